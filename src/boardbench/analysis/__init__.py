@@ -1,0 +1,1 @@
+"""Pure functions over results: no input or output, no clock, no terminal."""

@@ -1,0 +1,1 @@
+"""Measurement campaigns: plan, lock, gates, cooling, lease, journal, the run loop."""

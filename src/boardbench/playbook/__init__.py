@@ -1,0 +1,1 @@
+"""Desired state: load, validate, compile and apply playbooks."""

@@ -1,0 +1,1 @@
+"""The board's side: Python >= 3.8, standard library only. Imports nothing of the controller."""

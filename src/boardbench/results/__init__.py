@@ -1,0 +1,1 @@
+"""Campaign folders: store, schemas, collect, validate."""

@@ -1,0 +1,1 @@
+"""What loads the boards: how each workload is started, stopped and read."""
