@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""Loads cores with fixed pieces of work and counts them.
+
+    burn.py --out DIR --threads all|N --interval-s 1.0 --duration-s 60
+
+One operation is the SHA-256 of a fixed buffer of 512 KiB, of the order of a millisecond, so that Python's own time
+does not matter. Each "thread" is a process: Python's threads do not load cores. DIR/burn.jsonl gets a `start` line, an
+`interval` line per interval with the operations of all processes, and an `end` line that says why it ended. It ends
+after --duration-s, or at SIGTERM or SIGINT; a last interval that is shorter than half of --interval-s is left out.
+No process outlives the first one, however that one ends.
+
+On a virtual board (the folder /run/boardbench-virtual exists) the operations are NOT a measurement. There burn is the
+stand-in for the whole load of a rig: it registers as full load of the CPU and of the NPU (on a Jetson: of the GPU), so
+that the board's thermal model heats up, and counts
+
+    threads x 1000 operations/s x clock_factor x cpu_share
+
+with the factors that the board gives now. It does real operations too, a few a second, only so that something runs;
+a burn for each of several virtual boards must not load the one host that they share. The start line says
+`"virtual": true`. Python >= 3.8, standard library only.
+"""
+
+import argparse
+import ctypes
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import re
+import select
+import signal
+import sys
+import time
+
+WORK = bytes(range(256)) * 2048
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+VIRTUAL_OPERATIONS_PER_S = 1000.0
+VIRTUAL_POLL_S = 0.1
+# The board's daemon renames a new status into place: longer than this without one means that it is gone.
+VIRTUAL_STATUS_S = 5.0
+PR_SET_PDEATHSIG = 1
+
+
+class Trouble(Exception):
+    """Burn cannot do its work; one sentence."""
+
+
+def operation():
+    """The fixed piece of work."""
+    return hashlib.sha256(WORK).digest()
+
+
+def stamp():
+    """Now, by three clocks."""
+    return {
+        "wall_unix_s": round(time.time(), 6),
+        "monotonic_s": round(time.monotonic(), 6),
+        "boottime_s": round(time.clock_gettime(time.CLOCK_BOOTTIME), 6),
+    }
+
+
+class Log:
+    """burn.jsonl: a line is there as a whole or not at all."""
+
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "burn.jsonl")
+        try:
+            os.makedirs(folder, exist_ok=True)
+            # Never written over: the folder belongs to one run.
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Trouble(f"cannot make {self.path}: {error.strerror}") from None
+        self._size = 0
+
+    def line(self, **event):
+        """Adds one event."""
+        data = (json.dumps(event, allow_nan=False) + "\n").encode()
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        except OSError as error:
+            os.ftruncate(self._fd, self._size)
+            raise Trouble(f"cannot write {self.path}: {error.strerror}") from None
+        self._size += written
+
+
+class Workers:
+    """One process a thread; each counts its operations in its own word of shared memory."""
+
+    def __init__(self, threads):
+        self._memory = mmap.mmap(-1, 8 * threads)
+        # Aligned words: a reader never sees half of a count.
+        self._counts = (ctypes.c_uint64 * threads).from_buffer(self._memory)
+        self.pids = []
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        parent = os.getpid()
+        for index in range(threads):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    self._work(index, parent)
+                finally:
+                    os._exit(1)
+            self.pids.append(pid)
+
+    def _work(self, index, parent):
+        # A stop is for the first process, also when the whole control group gets the signal.
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        # The parent may have ended before that was set, and not every kernel or sandbox has it.
+        while os.getppid() == parent:
+            operation()
+            self._counts[index] += 1
+        os._exit(0)
+
+    def operations(self):
+        """All operations done so far."""
+        return sum(self._counts)
+
+    def tick(self):
+        """Raises Trouble when a worker has ended by itself: then the rest measures something else."""
+        for pid in list(self.pids):
+            try:
+                gone, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                gone, status = pid, 0
+            if gone:
+                self.pids.remove(pid)
+                how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit code {status >> 8}"
+                raise Trouble(f"a worker ended by {how}")
+
+    poll_s = None
+
+    def close(self):
+        """Ends all workers."""
+        for pid in self.pids:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self.pids:
+            os.waitpid(pid, 0)
+        self.pids = []
+
+
+class VirtualLoad:
+    """The stand-in on a virtual board: registered load, and operations by the board's clock and not by the host's."""
+
+    poll_s = VIRTUAL_POLL_S
+
+    def __init__(self, folder, threads):
+        self._status_path = os.path.join(folder, "status.json")
+        self._threads = threads
+        self._operations = 0.0
+        self._status = None
+        self._status_at = self._counted_to = time.monotonic()
+        self._read_status()
+        if self._status is None:
+            raise Trouble(f"cannot read {self._status_path}")
+        self.time_scale = self._status.get("time_scale")
+        self._register(os.path.join(folder, "load"))
+        self._counted_to = time.monotonic()
+
+    def _register(self, folder):
+        is_jetson = "jetson" in str(self._status.get("board_kind"))
+        load = {
+            "cpu_threads": self._threads,
+            "cpu_activity": 1.0,
+            "npu_activity": 0.0 if is_jetson else 1.0,
+            "gpu_activity": 1.0 if is_jetson else 0.0,
+        }
+        self._load_path = os.path.join(folder, f"{os.getpid()}.json")
+        partial = self._load_path + ".partial"
+        try:
+            # The lock is the registration: it ends with this process, whatever ends it.
+            self._load_fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._load_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(self._load_fd, json.dumps(load).encode())
+            os.rename(partial, self._load_path)
+        except OSError as error:
+            raise Trouble(f"cannot register in {folder}: {error.strerror}") from None
+
+    def _read_status(self):
+        try:
+            with open(self._status_path, encoding="utf-8") as file:
+                status = json.load(file)
+            float(status["clock_factor"]) * float(status["cpu_share"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        self._status, self._status_at = status, time.monotonic()
+
+    def operations(self):
+        """The operations that the virtual board would have done so far."""
+        now = time.monotonic()
+        factor = float(self._status["clock_factor"]) * float(self._status["cpu_share"])
+        self._operations += (now - self._counted_to) * VIRTUAL_OPERATIONS_PER_S * self._threads * factor
+        self._counted_to = now
+        return round(self._operations, 3)
+
+    def tick(self):
+        """Counts by the old factors up to now, then takes the new ones."""
+        self.operations()
+        operation()
+        self._read_status()
+        if time.monotonic() - self._status_at > VIRTUAL_STATUS_S:
+            raise Trouble(f"{self._status_path} cannot be read for {VIRTUAL_STATUS_S:g} s")
+
+    def close(self):
+        """Takes the load away."""
+        try:
+            os.unlink(self._load_path)
+        except FileNotFoundError:
+            pass
+        os.close(self._load_fd)
+
+
+class Stop:
+    """The signals that end the program, as something to wait for: none is lost, whenever it comes.
+
+    Not `signal.sigtimedwait`: when it is interrupted after its time (the process was stopped and continued) Python
+    returns it as if a signal had come.
+    """
+
+    def __init__(self):
+        self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for number in STOP_SIGNALS:
+            signal.signal(number, lambda *_: None)
+
+    def wait(self, seconds):
+        """The name of the signal that came within the time, or None."""
+        if not select.select([self._read], [], [], max(0.0, seconds))[0]:
+            return None
+        return signal.Signals(os.read(self._read, 1)[0]).name
+
+
+class Meter:
+    """Turns a growing count into interval lines."""
+
+    def __init__(self, log, load, interval_s):
+        self._log = log
+        self._load = load
+        self._interval_s = interval_s
+        self._index = 0
+        self._start = self.began = time.monotonic()
+        self._before = load.operations()
+
+    @property
+    def due(self):
+        """When the interval ends, on a grid that neither drifts nor bunches up."""
+        return self.began + (int((self._start - self.began) / self._interval_s + 1e-6) + 1) * self._interval_s
+
+    def close_interval(self, shortest_s=0.0):
+        """Writes the interval up to now, unless it is shorter than that."""
+        operations, end = self._load.operations(), time.monotonic()
+        seconds = end - self._start
+        if seconds <= shortest_s:
+            return
+        done = operations - self._before
+        self._log.line(
+            event="interval",
+            index=self._index,
+            start_monotonic_s=round(self._start, 6),
+            end_monotonic_s=round(end, 6),
+            operations=round(done, 3),
+            operations_per_s=round(done / seconds, 3),
+        )
+        self._index, self._start, self._before = self._index + 1, end, operations
+
+
+def measure(log, load, interval_s, duration_s, stop):
+    """Runs until the duration is over or a stop signal comes; returns why it ended."""
+    meter = Meter(log, load, interval_s)
+    end = meter.began + duration_s
+    # The last edge of the grid and the end may differ by float noise only.
+    tolerance_s = min(0.001, interval_s / 100)
+    while True:
+        until = min(meter.due, end)
+        left_s = until - time.monotonic()
+        wait_s = max(0.0, left_s if load.poll_s is None else min(left_s, load.poll_s))
+        name = stop.wait(wait_s)
+        if name:
+            meter.close_interval(interval_s / 2)
+            return name
+        load.tick()
+        now = time.monotonic()
+        if now >= meter.due - tolerance_s and now < end - tolerance_s:
+            meter.close_interval()
+        elif now >= end - tolerance_s:
+            meter.close_interval(interval_s / 2)
+            return "duration"
+
+
+def cores(virtual_dir):
+    """How many cores this board has for us."""
+    if os.path.isdir(virtual_dir):
+        # The processes of a virtual board run on the host's cores; what its kernel files say is the board.
+        try:
+            with open("/sys/devices/system/cpu/online") as file:
+                text = file.read().strip()
+            bounds = [re.match(r"(\d+)(?:-(\d+))?\Z", part).groups() for part in text.split(",")]
+            return sum(int(last or first) - int(first) + 1 for first, last in bounds)
+        except (OSError, AttributeError):
+            pass
+    return len(os.sched_getaffinity(0))
+
+
+def parse(arguments):
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Loads cores with fixed pieces of work and counts them.")
+    parser.add_argument("--out", required=True, help="folder for burn.jsonl")
+    parser.add_argument("--threads", default="all", help="how many processes, or `all`: one a core")
+    parser.add_argument("--interval-s", type=float, default=1.0, help="seconds per reported interval, at least 0.05")
+    parser.add_argument("--duration-s", type=float, required=True, help="seconds until it ends by itself")
+    parser.add_argument("--virtual-dir", default="/run/boardbench-virtual", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.threads != "all" and not re.match(r"[1-9]\d{0,3}\Z", options.threads):
+        parser.error("--threads must be `all` or a number from 1 to 9999")
+    if not 0.05 <= options.interval_s <= 86400:
+        parser.error("--interval-s must be from 0.05 to 86400")
+    if not 0 < options.duration_s <= 30 * 86400:
+        parser.error("--duration-s must be above 0 and at most 30 days")
+    return options
+
+
+def run(options, stop):
+    """Everything between the command line and the exit code; raises Trouble."""
+    threads = cores(options.virtual_dir) if options.threads == "all" else int(options.threads)
+    virtual = os.path.isdir(options.virtual_dir)
+    log = Log(options.out)
+    try:
+        load = VirtualLoad(options.virtual_dir, threads) if virtual else Workers(threads)
+    except OSError as error:
+        raise Trouble(f"cannot start {threads} workers: {error.strerror}") from None
+    start = {"threads": threads, "interval_s": options.interval_s, "duration_s": options.duration_s, "virtual": virtual}
+    if virtual and isinstance(load.time_scale, (int, float)):
+        start["time_scale"] = load.time_scale
+    try:
+        log.line(event="start", stamp=stamp(), **start)
+        try:
+            why = measure(log, load, options.interval_s, options.duration_s, stop)
+        except Trouble as trouble:
+            log.line(event="end", why=f"failed: {trouble}", stamp=stamp())
+            raise
+        log.line(event="end", why=why, stamp=stamp())
+    finally:
+        load.close()
+
+
+def main(arguments=None):
+    """The program; returns its exit code."""
+    options = parse(arguments)
+    stop = Stop()
+    try:
+        run(options, stop)
+    except Trouble as trouble:
+        print(f"burn: {trouble}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
