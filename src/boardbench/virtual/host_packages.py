@@ -1,0 +1,88 @@
+"""The Debian packages that virtual boards need on the controller: named when missing, installed when we may.
+
+Installing `openssh-server` would start a daemon on port 22, open to the network. It is kept from starting at install
+(`policy-rc.d`) and from starting at the next boot (`systemctl disable`), unless it was installed before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from ctypes.util import find_library
+from pathlib import Path
+
+from boardbench.errors import RigError
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+
+_TOOLS = {
+    "sshd": "openssh-server",
+    "ssh-keygen": "openssh-client",
+    "bwrap": "bubblewrap",
+}
+_ROOT_TOOLS = {"systemd-nspawn": "systemd-container", "debootstrap": "debootstrap"}
+
+
+def _have(tool: str) -> bool:
+    # sbin is not in every user's PATH.
+    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
+
+
+def missing(kind: str) -> list[str]:
+    """Packages that this machine lacks for virtual boards of `kind` (`auto`, `bwrap`, `nspawn`), sorted."""
+    tools = dict(_TOOLS)
+    if os.geteuid() == 0 and kind != "bwrap":
+        tools |= _ROOT_TOOLS
+    lacking = {package for tool, package in tools.items() if not _have(tool)}
+    if os.geteuid() == 0 and find_library("fuse3") is None:
+        lacking.add("fuse3")
+    return sorted(lacking)
+
+
+def ensure(kind: str, say: Callable[[str], None]) -> None:
+    """Install what is missing as root with apt, else say what to install.
+
+    Errors: RigError when a package is missing that no virtual board can do without and it cannot be installed here.
+    """
+    packages = missing(kind)
+    if not packages:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise RigError(
+            f"virtual boards need {', '.join(packages)} on this machine",
+            advice=f"as root: apt-get install {' '.join(packages)}",
+        )
+    say(f"installing with apt for the virtual boards: {' '.join(packages)}")
+    _install(packages)
+
+
+def _install(packages: list[str]) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    fresh_sshd = "openssh-server" in packages
+    guard = fresh_sshd and not POLICY.exists()
+    if guard:
+        POLICY.write_text("#!/bin/sh\nexit 101\n", encoding="ascii")
+        POLICY.chmod(0o755)
+    try:
+        subprocess.run(["apt-get", "update", "-qq"], env=environment, capture_output=True, check=False)
+        done = subprocess.run(
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        if guard:
+            POLICY.unlink()
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RigError(
+            f"apt could not install {' '.join(packages)}: {last}", advice="install them by hand and try again"
+        )
+    if fresh_sshd and Path("/run/systemd/system").is_dir():
+        subprocess.run(
+            ["systemctl", "disable", "--quiet", "ssh.service", "ssh.socket"], capture_output=True, check=False
+        )
