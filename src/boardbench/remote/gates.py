@@ -1,0 +1,153 @@
+"""What was seen during a run, as evidence: each gate says `ok`, what it saw, and why not."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass
+from typing import Any
+
+# A gap of two periods is one row that came late; more than that, and rows are missing.
+MAX_GAP_PERIODS = 2.5
+# Below this a gap is the scheduler's, not the logger's: it matters only with periods far below a second.
+MIN_GAP_LIMIT_S = 0.25
+# The kernel rounds memory limits down to whole pages.
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A span of the board's monotonic clock, in seconds."""
+
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the thermal log: when, and how many temperatures it holds."""
+
+    monotonic_s: float
+    temperatures: int
+
+
+def evidence(gate: str, ok: bool, saw: dict[str, Any], why: str = "") -> dict[str, Any]:
+    """One entry of a run's evidence."""
+    return {"gate": gate, "ok": ok, "saw": saw, "why": "" if ok and not why else why}
+
+
+def thermal_rows(path: str) -> list[Row]:
+    """The whole rows of a thermal log so far; none when there is no file. A torn or odd row does not count."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        text = file.read()
+    # The logger may be in the middle of a row, or power may have failed there.
+    lines = list(csv.reader(text[: text.rfind("\n") + 1].splitlines()))
+    if not lines or "monotonic_s" not in lines[0]:
+        return []
+    header = lines[0]
+    when = header.index("monotonic_s")
+    temperatures = [index for index, name in enumerate(header) if name.endswith("_celsius")]
+    rows = []
+    for fields in lines[1:]:
+        if len(fields) != len(header):
+            continue
+        try:
+            monotonic_s = float(fields[when])
+        except ValueError:
+            continue
+        rows.append(Row(monotonic_s, sum(1 for index in temperatures if fields[index].strip())))
+    return rows
+
+
+def boot(before: str, after: str) -> dict[str, Any]:
+    """Gate `boot-id`: one boot from prepare to finish."""
+    same = before == after
+    return evidence("boot-id", same, {"before": before, "after": after}, "" if same else "the board rebooted")
+
+
+def load(started: dict[str, Any] | None, ended: dict[str, Any] | None, exit_: dict[str, Any]) -> dict[str, Any]:
+    """Gate `load`: the workload ran from..to, and ended by itself with code 0."""
+    saw: dict[str, Any] = {
+        "started": started["started"] if started else {"missing": "it was never started"},
+        "ended": ended["ended"] if ended else {"missing": "its end was not recorded"},
+        "exit": exit_,
+    }
+    for name in ("ended_by", "left_running", "out_of_memory_kills"):
+        if ended and ended.get(name) is not None:
+            saw[name] = ended[name]
+    why = _load_why(started, ended, exit_)
+    return evidence("load", not why, saw, why)
+
+
+def _load_why(started: dict[str, Any] | None, ended: dict[str, Any] | None, exit_: dict[str, Any]) -> str:
+    if ended and ended.get("failed"):
+        return str(ended["failed"])
+    if started is None:
+        return "the workload was never started"
+    if ended and ended.get("out_of_memory_kills"):
+        return f"out of memory: the kernel killed {ended['out_of_memory_kills']} of its processes"
+    if ended and ended.get("ended_by") == "deadline":
+        return "the workload was not done at its deadline"
+    if ended and ended.get("ended_by") == "stopped":
+        return "the workload was stopped before it ended"
+    if exit_.get("code") == 0:
+        return ""
+    if "code" in exit_:
+        return f"the workload ended with exit code {exit_['code']}"
+    if "signal" in exit_:
+        return f"the workload was ended by signal {exit_['signal']}"
+    return str(exit_.get("missing", "its exit is not known"))
+
+
+def limits(asked: dict[str, Any], started: dict[str, Any] | None) -> dict[str, Any]:
+    """Gate `limits`: the memory limit that was asked for was really in force."""
+    wanted = asked.get("memory_max_bytes")
+    found = started.get("memory_limit_bytes") if started else None
+    saw = {"asked": asked, "memory_limit_bytes": {"missing": "no limit is in force"} if found is None else found}
+    # A board's own limit may be lower still; that is another condition, and not the one that was asked for.
+    if wanted is None or found == wanted - wanted % PAGE_BYTES:
+        return evidence("limits", True, saw)
+    return evidence("limits", False, saw, "this board's service manager does not put memory limits in force")
+
+
+def logger(rows: list[Row], period_s: float, window: Window | None) -> dict[str, Any]:
+    """Gate `logger`: rows without a gap from before the load began until after it ended, with temperatures in it."""
+    limit_s = max(MAX_GAP_PERIODS * period_s, MIN_GAP_LIMIT_S)
+    saw: dict[str, Any] = {"rows": len(rows), "period_s": period_s, "gap_limit_s": limit_s}
+    if not rows:
+        return evidence("logger", False, saw, "the thermal log has no rows")
+    times = [row.monotonic_s for row in rows]
+    saw.update(first_monotonic_s=times[0], last_monotonic_s=times[-1])
+    if window is None:
+        return evidence("logger", False, saw, "there is no load window to cover")
+    inside = [row for row in rows if window.start_s <= row.monotonic_s <= window.end_s]
+    gap_s = max((late - early for early, late in zip(times, times[1:]) if _touches(early, late, window)), default=0.0)
+    saw.update(
+        load_window={"start_monotonic_s": window.start_s, "end_monotonic_s": window.end_s},
+        rows_in_window=len(inside),
+        biggest_gap_s=round(gap_s, 6),
+        biggest_gap_periods=round(gap_s / period_s, 3),
+        temperatures_in_window=sum(row.temperatures for row in inside),
+    )
+    why = _logger_why(times, window, gap_s, limit_s, sum(row.temperatures for row in rows))
+    return evidence("logger", not why, saw, why)
+
+
+def _touches(early: float, late: float, window: Window) -> bool:
+    return late >= window.start_s and early <= window.end_s
+
+
+def _logger_why(times: list[float], window: Window, gap_s: float, limit_s: float, temperatures: int) -> str:
+    if any(late <= early for early, late in zip(times, times[1:])):
+        return "the thermal log's clock goes backwards"
+    if times[0] > window.start_s:
+        return f"the thermal log begins {times[0] - window.start_s:.1f} s after the load"
+    if times[-1] < window.end_s:
+        return f"the thermal log ends {window.end_s - times[-1]:.1f} s before the load"
+    if gap_s > limit_s:
+        return f"the thermal log has a gap of {gap_s:.1f} s, {limit_s:.1f} s are allowed"
+    if not temperatures:
+        return "the thermal log has not one temperature"
+    return ""

@@ -1,0 +1,155 @@
+"""The exclusive hold of this board by one campaign: a file under a lock, with an owner, a heartbeat and an expiry.
+
+The expiry is in boot time, so neither a clock that jumps nor a reboot can keep a dead campaign's hold alive.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+from . import stamps
+from .failures import BAD_INPUT, RIG, Failure
+from .places import Places
+from .wire import Call
+
+ACTIONS = ("take", "renew", "release", "show")
+MAX_TTL_S = 7 * 86400.0
+
+
+def lease(args: dict[str, Any], call: Call) -> dict[str, Any]:
+    """The verb: `{"held", "lease", "note"}`. Whoever may not take, renew or release gets a Failure `rig`."""
+    action = args.get("action")
+    if action not in ACTIONS:
+        raise Failure(BAD_INPUT, f"action is {action!r:.80}", "lease", "one of " + ", ".join(ACTIONS))
+    store = Store(call.places)
+    with store.locked():
+        if action == "show":
+            return store.show()
+        who = {name: _text(args, name) for name in ("owner", "host", "campaign")}
+        if action == "release":
+            return store.release(who)
+        ttl_s = args.get("ttl_s")
+        if isinstance(ttl_s, bool) or not isinstance(ttl_s, (int, float)) or not 0 < ttl_s <= MAX_TTL_S:
+            raise Failure(BAD_INPUT, f"ttl_s is {ttl_s!r:.80}", "lease", "seconds above 0, at most a week")
+        if action == "renew":
+            return store.renew(who, float(ttl_s))
+        return store.take(who, float(ttl_s), str(args.get("steal_why") or ""))
+
+
+def _text(args: dict[str, Any], name: str) -> str:
+    value = args.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise Failure(BAD_INPUT, f"{name} is {value!r:.80}", "lease", "say who takes the board")
+    return value
+
+
+class Store:
+    """The lease file of one board. Use it inside `locked()`."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._path = os.path.join(places.run, "lease.json")
+        self._boot_id = stamps.boot_id(places)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Two calls at once: one waits for the other. The lock ends with the process that holds it."""
+        os.makedirs(self._places.run, mode=0o755, exist_ok=True)
+        fd = os.open(os.path.join(self._places.run, "lease.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def current(self) -> tuple[dict[str, Any] | None, str]:
+        """The lease that holds now, or None and why the board is free."""
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                found = json.load(file)
+            expires, boot_id = float(found["expires_boottime_s"]), str(found["boot_id"])
+            _ = (found["owner"], found["host"], found["campaign"])
+        except FileNotFoundError:
+            return None, "nobody holds it"
+        except (ValueError, KeyError, TypeError):
+            # Written whole by rename, so a torn file is not a lease that was ever given.
+            return None, "the lease file was not readable as a lease and does not count"
+        if boot_id != self._boot_id:
+            return None, f"the lease of {describe(found)} is from before a reboot"
+        if stamps.boottime_s() >= expires:
+            return None, f"the lease of {describe(found)} has expired"
+        return found, ""
+
+    def show(self) -> dict[str, Any]:
+        """Who holds the board."""
+        found, note = self.current()
+        return {"held": found is not None, "lease": found, "note": note}
+
+    def take(self, who: dict[str, str], ttl_s: float, steal_why: str) -> dict[str, Any]:
+        """Takes a free board, or one's own again; with a reason also somebody else's, which is recorded."""
+        found, note = self.current()
+        if found is not None and not _same(found, who):
+            if not steal_why.strip():
+                raise Failure(
+                    RIG,
+                    f"the board is held by {describe(found)}, {self._left_s(found):.0f} s left",
+                    "lease",
+                    "wait, or take it away with a reason if that campaign is dead",
+                    transient=True,
+                )
+            note = f"taken away from {describe(found)}: {steal_why}"
+            found = None
+        value = {
+            **who,
+            "taken_unix_s": found["taken_unix_s"] if found else stamps.now()["wall_unix_s"],
+            "expires_boottime_s": stamps.boottime_s() + ttl_s,
+            "boot_id": self._boot_id,
+            "heartbeats": int(found["heartbeats"]) + 1 if found else 0,
+            "why": note,
+        }
+        return self._keep(value)
+
+    def renew(self, who: dict[str, str], ttl_s: float) -> dict[str, Any]:
+        """One heartbeat. Only the holder can; a lease that has ended cannot be renewed, because work went unguarded."""
+        found, note = self.current()
+        if found is None:
+            raise Failure(RIG, f"there is no lease to renew: {note}", "lease", "take the board again")
+        if not _same(found, who):
+            raise Failure(RIG, f"the board is now held by {describe(found)}", "lease", "stop this campaign")
+        heartbeats = int(found.get("heartbeats", 0)) + 1
+        return self._keep(dict(found, expires_boottime_s=stamps.boottime_s() + ttl_s, heartbeats=heartbeats))
+
+    def release(self, who: dict[str, str]) -> dict[str, Any]:
+        """Gives the board back. Not held is a success; held by somebody else is not ours to release."""
+        found, note = self.current()
+        if found is not None and not _same(found, who):
+            raise Failure(RIG, f"the board is held by {describe(found)}", "lease", "only the holder releases it")
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            pass
+        return {"held": False, "lease": None, "note": note}
+
+    def _left_s(self, found: dict[str, Any]) -> float:
+        return max(0.0, float(found["expires_boottime_s"]) - stamps.boottime_s())
+
+    def _keep(self, value: dict[str, Any]) -> dict[str, Any]:
+        partial = self._path + ".partial"
+        with open(partial, "w", encoding="utf-8") as file:
+            json.dump(value, file, allow_nan=False, sort_keys=True)
+            file.write("\n")
+        os.rename(partial, self._path)
+        return {"held": True, "lease": value, "note": value.get("why", "")}
+
+
+def describe(found: dict[str, Any]) -> str:
+    """One phrase for messages: who, from where, for what."""
+    return f"{found.get('owner')}@{found.get('host')} (campaign {found.get('campaign')})"
+
+
+def _same(found: dict[str, Any], who: dict[str, str]) -> bool:
+    return all(found.get(name) == who[name] for name in ("owner", "campaign"))

@@ -1,0 +1,154 @@
+"""The start of the board's side: one request, one verb, one answer, in a deadline and never longer than the link."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import time
+from typing import Any, Callable
+
+from .failures import BAD_INPUT, BUG, RIG, Failure
+from .guards import Record, log, own_group, watch_over
+from .places import Places
+from .wire import Call, Reader, Writer
+
+# verb -> (module beside this one, function). Imported when called: start-up time is paid on every call.
+VERBS = {
+    "facts": ("facts", "facts"),
+    "apply": ("apply", "apply"),
+    "restore": ("restore", "restore"),
+    "scopes": ("restore", "scopes"),
+    "purge": ("restore", "purge"),
+    "lease": ("lease", "lease"),
+    "strays": ("strays", "strays"),
+    "drop-cache": ("pagecache", "drop_cache"),
+    "prepare": ("runs", "prepare"),
+    "start": ("runs", "start"),
+    "watch": ("runs", "watch"),
+    "finish": ("runs", "finish"),
+    "fetch": ("runs", "fetch"),
+    "forget": ("runs", "forget"),
+    "ended": ("calls", "ended"),
+    "reboot": ("power", "reboot"),
+}
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+
+
+def _streams() -> tuple[int, int]:
+    """Takes the wire away from everybody else: prints and children get the error stream and an empty input."""
+    source, sink = os.dup(0), os.dup(1)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return source, sink
+
+
+def check_request(request: dict[str, Any]) -> dict[str, Any]:
+    """The request itself, or Failure `bad-input` that says which part of it is wrong."""
+    if not _ID.match(str(request.get("call", ""))):
+        raise Failure(BAD_INPUT, f"the call has no usable id: {str(request.get('call'))[:80]!r}", "request")
+    if request.get("verb") not in VERBS:
+        raise Failure(
+            BAD_INPUT,
+            f"unknown verb {str(request.get('verb'))[:80]!r}",
+            "request",
+            "one of " + ", ".join(sorted(VERBS)),
+        )
+    deadline = request.get("deadline_s")
+    if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or not 0 < deadline <= 7 * 86400:
+        raise Failure(BAD_INPUT, f"deadline_s is {str(deadline)[:80]!r}", "request", "seconds above 0, at most a week")
+    if not isinstance(request.get("args", {}), dict):
+        raise Failure(BAD_INPUT, "args is not an object", "request")
+    return request
+
+
+def _where(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+
+
+def _bug(error: BaseException) -> Failure:
+    import traceback
+
+    log(traceback.format_exc())
+    return Failure(BUG, f"{type(error).__name__}: {error}", _where(error), "report this with the board's log")
+
+
+def _io_failure(error: OSError) -> Failure:
+    """An operating system error that no verb has explained: the board's trouble, with its place in the code."""
+    name = error.filename if isinstance(error.filename, str) else ""
+    return Failure(RIG, f"{error.strerror or error} ({_where(error)})", name)
+
+
+def run_verb(request: dict[str, Any], call: Call) -> dict[str, Any]:
+    """The verb's result value. Every error leaves as a Failure."""
+    module_name, function_name = VERBS[request["verb"]]
+    try:
+        module = importlib.import_module("." + module_name, __package__)
+        verb: Callable[[dict[str, Any], Call], dict[str, Any]] = getattr(module, function_name)
+        return verb(request.get("args", {}), call)
+    except Failure:
+        raise
+    except OSError as error:
+        raise _io_failure(error) from error
+    except Exception as error:
+        raise _bug(error) from error
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serves the one call that comes on standard input. `--root DIR` (tests): the board is that folder."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    places = Places(arguments[1]) if arguments[:1] == ["--root"] and len(arguments) == 2 else Places()
+    source, sink = _streams()
+    # Whatever the login says: folders that are made on the way to a file are for all to read.
+    os.umask(0o022)
+    reader, writer = Reader(source), Writer(sink)
+    try:
+        request = reader.message()
+        if request is None:
+            return 0
+        check_request(request)
+        own_group()
+        record = Record(places, str(request["call"]))
+    except Failure as failure:
+        writer.send(dict(failure.fields(), event="error"), last=True)
+        return 1
+    except OSError as error:
+        writer.send(dict(_io_failure(error).fields(), event="error"), last=True)
+        return 1
+    call = Call(request, reader, writer, places)
+    watch_over(call, record)
+    return _serve(request, call, record)
+
+
+def _serve(request: dict[str, Any], call: Call, record: Record) -> int:
+    try:
+        value = run_verb(request, call)
+    except Failure as failure:
+        name, fields, code = "error", failure.fields(), 1
+    else:
+        name, fields, code = "result", {"value": value}, 0
+    if call.ending.is_set():
+        # What the verb says now is only the echo of its children being ended. The guard answers and exits.
+        time.sleep(10)
+    record.remove()
+    try:
+        call.answer(name, fields)
+    except Failure as failure:
+        # The value itself cannot be sent (too long, not JSON): say that; or the link is gone, which is told to the log.
+        log(str(failure))
+        try:
+            call.answer("error", failure.fields())
+        except Failure:
+            pass
+        code = 1
+    # Not a plain return: a guard that is blocked in a read must not keep the interpreter's end waiting.
+    os._exit(code)

@@ -1,0 +1,140 @@
+"""One campaign at a time holds a board."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boardbench.remote import lease as lease_module
+from boardbench.remote import stamps
+from boardbench.remote.failures import Failure
+
+from .fakes import FakeCall, board_places
+
+ADA = {"owner": "ada", "host": "desk", "campaign": "c-1"}
+BOB = {"owner": "bob", "host": "lab", "campaign": "c-2"}
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> FakeCall:
+    return FakeCall(board_places(tmp_path))
+
+
+def do(call: FakeCall, action: str, who: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    return lease_module.lease({"action": action, "ttl_s": 60.0, **(who or {}), **more}, call)  # type: ignore[arg-type]
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    now = stamps.boottime_s()
+    monkeypatch.setattr(stamps, "boottime_s", lambda: now + seconds)
+
+
+def test_a_free_board_is_taken_and_shown(call: FakeCall) -> None:
+    assert do(call, "show") == {"held": False, "lease": None, "note": "nobody holds it"}
+    taken = do(call, "take", ADA)
+    assert taken["held"]
+    assert do(call, "show")["lease"]["owner"] == "ada"
+    assert 55 < taken["lease"]["expires_boottime_s"] - stamps.boottime_s() <= 60
+
+
+def test_a_second_taker_hears_who_holds_it_and_for_how_long(call: FakeCall) -> None:
+    do(call, "take", ADA)
+    with pytest.raises(Failure, match=r"held by ada@desk \(campaign c-1\), (60|59) s left") as error:
+        do(call, "take", BOB)
+    assert error.value.fault == "rig"
+    assert error.value.transient
+
+
+def test_the_holder_takes_it_again(call: FakeCall) -> None:
+    first = do(call, "take", ADA)["lease"]
+    again = do(call, "take", ADA)["lease"]
+    assert again["taken_unix_s"] == first["taken_unix_s"]
+    assert again["heartbeats"] == 1
+
+
+def test_only_the_holder_renews_and_releases(call: FakeCall) -> None:
+    do(call, "take", ADA)
+    assert do(call, "renew", ADA)["lease"]["heartbeats"] == 1
+    for action in ("renew", "release"):
+        with pytest.raises(Failure, match="held by ada@desk"):
+            do(call, action, BOB)
+    same_owner = dict(ADA, campaign="c-9")
+    with pytest.raises(Failure, match="held by ada@desk"):
+        do(call, "renew", same_owner)
+    assert do(call, "release", ADA)["held"] is False
+    assert do(call, "release", ADA)["held"] is False
+
+
+def test_an_expired_lease_is_free_and_cannot_be_renewed(call: FakeCall, monkeypatch: pytest.MonkeyPatch) -> None:
+    do(call, "take", ADA)
+    later(monkeypatch, 61)
+    assert "has expired" in do(call, "show")["note"]
+    with pytest.raises(Failure, match="no lease to renew"):
+        do(call, "renew", ADA)
+    assert do(call, "take", BOB)["lease"]["owner"] == "bob"
+
+
+def test_a_wall_clock_that_jumps_changes_nothing(call: FakeCall, monkeypatch: pytest.MonkeyPatch) -> None:
+    do(call, "take", ADA)
+    monkeypatch.setattr("time.time", lambda: 4e9)
+    assert do(call, "show")["held"]
+
+
+def test_a_lease_from_before_a_reboot_does_not_hold(call: FakeCall, monkeypatch: pytest.MonkeyPatch) -> None:
+    do(call, "take", ADA)
+    monkeypatch.setattr(stamps, "boot_id", lambda _places: "another-boot")
+    assert "before a reboot" in do(call, "show")["note"]
+    assert do(call, "take", BOB)["held"]
+
+
+def test_stealing_needs_a_reason_and_is_recorded(call: FakeCall) -> None:
+    do(call, "take", ADA)
+    with pytest.raises(Failure, match="held by ada"):
+        do(call, "take", BOB, steal_why="  ")
+    stolen = do(call, "take", BOB, steal_why="ada's desk is off")["lease"]
+    assert stolen["why"] == "taken away from ada@desk (campaign c-1): ada's desk is off"
+    with pytest.raises(Failure, match="now held by bob"):
+        do(call, "renew", ADA)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", json.dumps({"owner": "x"}).encode()])
+def test_a_file_that_is_no_lease_does_not_count(call: FakeCall, content: bytes) -> None:
+    path = Path(call.places.run) / "lease.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    assert "does not count" in do(call, "show")["note"]
+    assert do(call, "take", ADA)["held"]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"action": "grab"}, {"ttl_s": 0}, {"ttl_s": True}, {"ttl_s": "60"}, {"owner": ""}, {"campaign": None}]
+)
+def test_bad_arguments_are_bad_input(call: FakeCall, bad: dict[str, Any]) -> None:
+    with pytest.raises(Failure) as error:
+        lease_module.lease({"action": "take", "ttl_s": 60.0, **ADA, **bad}, call)  # type: ignore[arg-type]
+    assert error.value.fault == "bad-input"
+
+
+def test_of_many_who_take_at_once_one_gets_it(call: FakeCall) -> None:
+    got: list[str] = []
+    refused: list[str] = []
+
+    def work(number: int) -> None:
+        who = {"owner": f"o{number}", "host": "h", "campaign": f"c{number}"}
+        try:
+            got.append(do(FakeCall(call.places), "take", who)["lease"]["owner"])
+        except Failure as failure:
+            refused.append(failure.what)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 1
+    assert len(refused) == 11
+    assert all(f"held by {got[0]}@h" in what for what in refused)
