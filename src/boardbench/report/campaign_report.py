@@ -1,0 +1,211 @@
+"""A campaign's figures, read from its folder: what the terminal report and `report --json` show.
+
+Only files are read, and each attempt is used only if it is whole (every file has its hash).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from boardbench.analysis.thermal import Heat, RateInterval, ThermalSample, Throughput, heat, spread, throughput
+from boardbench.errors import BenchError, InputError
+from boardbench.results import store
+from boardbench.results.raw import ThermalLog, read_thermal
+from boardbench.results.verdict import whole_run
+from boardbench.workloads.base import Samples
+from boardbench.workloads.registry import workload
+
+# The zone that stands for the whole chip, by kind of board: the first one that the log has.
+CHIP_ZONES = ("soc-thermal_celsius", "tj-thermal_celsius")
+_CUR = re.compile(r"policy(\d+)_cur_khz")
+
+
+@dataclass(frozen=True)
+class CellFigures:
+    """One cell as far as it got: figures where there are raw files, reasons where it does not count."""
+
+    board: str
+    arm: str
+    throughput: Throughput | None
+    heat: Heat | None
+    valid: bool
+    invalid_reasons: tuple[str, ...]
+    missing_why: str | None
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """The figures by name with units; `null` where there is none."""
+        rate, hot = self.throughput, self.heat
+        return {
+            "valid": self.valid,
+            "invalid_reasons": list(self.invalid_reasons),
+            "missing": self.missing_why,
+            "notes": list(self.notes),
+            "first_operations_per_s": rate.first_per_s if rate else None,
+            "peak_operations_per_s": rate.peak_per_s if rate else None,
+            "steady_operations_per_s": rate.steady_per_s if rate else None,
+            "steady_stdev_operations_per_s": rate.steady_stdev_per_s if rate else None,
+            "degradation_percent": rate.degradation_percent if rate else None,
+            "soc_start_celsius": hot.soc_start_celsius if hot else None,
+            "soc_max_celsius": hot.soc_max_celsius if hot else None,
+            "cpu_median_mhz": hot.cpu_median_mhz if hot else None,
+            "cpu_min_mhz": hot.cpu_min_mhz if hot else None,
+            "npu_median_mhz": hot.npu_median_mhz if hot else None,
+            "npu_min_mhz": hot.npu_min_mhz if hot else None,
+            "throttled": hot.throttled if hot else None,
+            "throttle_onset_s": hot.throttle_onset_s if hot else None,
+            "thermal_samples": hot.samples if hot else None,
+        }
+
+
+@dataclass(frozen=True)
+class CampaignReport:
+    """A whole campaign. `spreads` is per arm: largest over smallest steady rate of its valid cells."""
+
+    name: str
+    matrix: str
+    question: str
+    virtual: bool
+    time_scale: float
+    rate_unit: str
+    cells: tuple[CellFigures, ...]
+    spreads: Mapping[str, float | None]
+    counts: Mapping[str, int]
+
+    def as_json(self) -> dict[str, object]:
+        """One document: per board and arm the figures, per arm the spread, the counts, and whether it is virtual."""
+        boards: dict[str, dict[str, object]] = {}
+        for cell in self.cells:
+            boards.setdefault(cell.board, {})[cell.arm] = cell.as_json()
+        return {
+            "campaign": self.name,
+            "matrix": self.matrix,
+            "question": self.question,
+            "virtual": self.virtual,
+            "time_scale": self.time_scale,
+            "rate_unit": f"{self.rate_unit}/s",
+            "steady_is": "mean of the last third of the intervals",
+            "boards": boards,
+            "arms": {arm: {"steady_spread_ratio": ratio} for arm, ratio in self.spreads.items()},
+            "counts": dict(self.counts),
+        }
+
+
+def load_report(folder: Path) -> CampaignReport:
+    """The report of a campaign folder. Raises InputError when it is no finished campaign."""
+    if not (folder / "campaign.json").is_file():
+        raise InputError("is not a campaign folder (no campaign.json)", where=str(folder))
+    if not (folder / "verdict.json").is_file():
+        raise InputError(
+            "the campaign has no verdict: it still runs, or its controller was killed",
+            where=str(folder),
+            advice=f"./inv collect {folder.name} closes it",
+        )
+    campaign = store.read_object(folder / "campaign.json")
+    plan: dict[str, Any] = store.read_object(folder / "plan.json")
+    verdict: dict[str, Any] = store.read_object(folder / "verdict.json")
+    why = {entry["cell"]: entry["why"] for entry in verdict["missing"]}
+    several = plan["repeats"] > 1
+    cells: list[CellFigures] = []
+    units: set[str] = set()
+    for cell in plan["cells"]:
+        label = f"{cell['arm']}#{cell['repetition']}" if several else cell["arm"]
+        figures, unit = _cell(folder, cell, label, why.get(cell["name"]), plan)
+        cells.append(figures)
+        units |= {unit} if unit else set()
+    return CampaignReport(
+        name=folder.name,
+        matrix=str(plan["matrix"]),
+        question=str(plan["question"]),
+        virtual=bool(campaign["virtual"]),
+        time_scale=float(plan["time_scale"]),
+        rate_unit="/".join(sorted(units)) or "operations",
+        cells=tuple(cells),
+        spreads=_spreads(cells),
+        counts=verdict["counts"],
+    )
+
+
+def _spreads(cells: Sequence[CellFigures]) -> dict[str, float | None]:
+    arms = dict.fromkeys(cell.arm for cell in cells)
+    return {
+        arm: spread([c.throughput.steady_per_s for c in cells if c.arm == arm and c.valid and c.throughput is not None])
+        for arm in arms
+    }
+
+
+def _cell(
+    folder: Path, cell: Mapping[str, Any], label: str, missing_why: str | None, plan: Mapping[str, Any]
+) -> tuple[CellFigures, str | None]:
+    """Figures of the attempt that counts (the last valid one, else the last whole one), and the unit of its rate."""
+    board = "+".join(cell["boards"])
+    found = [(path, run) for path in _attempts(folder, cell["name"]) if (run := whole_run(path)) is not None]
+    if not found:
+        why = missing_why or "its files lack or changed"
+        return CellFigures(board, label, None, None, False, (), why, ()), None
+    path, run = next(((p, r) for p, r in reversed(found) if r["valid"]), found[-1])
+    reasons = tuple(f"{reason['code']}: {reason['detail']}" for reason in run["invalid_reasons"])
+    notes: list[str] = []
+    if len(found) > 1:
+        notes.append(f"attempt {run['attempt']} of {len(found)}; the others do not count")
+    samples = _samples(path, str(run["workload"]["name"]), notes)
+    log, problems = read_thermal(path / "thermal.csv") if (path / "thermal.csv").is_file() else (None, [])
+    notes += [str(problem) for problem in problems[:3]]
+    rate, hot = None, None
+    if samples is not None:
+        rate = throughput(
+            [RateInterval(i.start_monotonic_s, i.end_monotonic_s, i.rate_per_s) for i in samples.intervals]
+        )
+        if log is not None and samples.window_monotonic_s is not None:
+            hot = heat(thermal_samples(log), samples.window_monotonic_s, float(plan["time_scale"]))
+            notes += [*hot.notes, *_unread(log)]
+    figures = CellFigures(board, label, rate, hot, bool(run["valid"]), reasons, None, tuple(notes))
+    return figures, samples.unit if samples else None
+
+
+def _attempts(folder: Path, cell: str) -> list[Path]:
+    found = [path for path in (folder / "cells" / cell).glob("attempt-*") if path.suffix != ".partial"]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("attempt-")))
+
+
+def _samples(attempt: Path, name: str, notes: list[str]) -> Samples | None:
+    try:
+        return workload(name).read(attempt / "workload")
+    except BenchError as error:
+        notes.append(str(error))
+        return None
+
+
+def _pick(log: ThermalLog, wanted: Sequence[str]) -> list[float | None]:
+    column = next((name for name in wanted if name in log.columns), None)
+    return [None] * len(log.rows) if column is None else log.column(column)
+
+
+def thermal_samples(log: ThermalLog) -> list[ThermalSample]:
+    """The rows of a thermal log with the columns that this analysis uses; the big cores are the last CPU policy."""
+    policies = sorted(int(match[1]) for name in log.columns if (match := _CUR.fullmatch(name)))
+    big = f"policy{policies[-1]}" if policies else "none"
+    return [
+        ThermalSample(*values)
+        for values in zip(
+            log.clock("monotonic_s"),
+            _pick(log, CHIP_ZONES),
+            _pick(log, [f"{big}_cur_khz"]),
+            _pick(log, [f"{big}_max_khz"]),
+            _pick(log, ["npu_cur_hz"]),
+            strict=True,
+        )
+    ]
+
+
+def _unread(log: ThermalLog) -> list[str]:
+    """How many readings are missing, by column: a sensor that fails is told, not hidden."""
+    counts: dict[str, int] = {}
+    for entry in log.missing:
+        for part in filter(None, entry.split(";")):
+            counts[part] = counts.get(part, 0) + 1
+    return [f"{count} of {len(log.rows)} readings missing: {part}" for part, count in sorted(counts.items())]

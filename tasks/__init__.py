@@ -1,0 +1,14 @@
+"""The verbs of `inv`: one module each, thin faces over the package."""
+
+from __future__ import annotations
+
+from invoke import Collection
+
+from tasks import bench, boards, collect, demo, provision, report, teardown, test, validate, virtual
+
+namespace = Collection()
+for _module in (demo, provision, bench, collect, validate, report, teardown, test):
+    for _task in _module.VERBS:
+        namespace.add_task(_task)
+namespace.add_collection(Collection.from_module(boards))
+namespace.add_collection(Collection.from_module(virtual))

@@ -1,0 +1,80 @@
+"""The command line as a user types it, with state and results of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The last JSON document on stdout."""
+        last: dict[str, Any] = json.loads(self.out.strip().splitlines()[-1])
+        return last
+
+
+@dataclass(frozen=True)
+class Bench:
+    """`inv` with a state folder and a results folder of its own."""
+
+    state: Path
+    results: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "XDG_STATE_HOME": str(self.state),
+            "BOARDBENCH_RESULTS": str(self.results),
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """The command, running."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "tasks", *words],
+            cwd=PROJECT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def inv(self, *words: str, timeout_s: float = 300.0) -> Done:
+        """The command, finished."""
+        process = self.start(*words)
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            out, err = process.communicate(timeout=30)
+            raise AssertionError(f"inv {' '.join(words)} took longer than {timeout_s} s:\n{out}\n{err}") from None
+        return Done(process.returncode, out, err)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One bench a module; its virtual fleets are stopped at the end."""
+    folder = tmp_path_factory.mktemp("bench")
+    made = Bench(folder / "state", folder / "results")
+    yield made
+    made.inv("virtual.down")
