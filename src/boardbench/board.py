@@ -7,6 +7,7 @@ so nothing that a user or a board says is ever read by a shell. See `docs/archit
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 import uuid
@@ -50,6 +51,13 @@ def exec_line(user: str) -> str:
     return f"{sudo}python3 -IS -c '{program.STUB}'"
 
 
+def trust_command(board: Board) -> str:
+    """What a user types to pin the key that this board shows; it names the inventory that the board is in."""
+    path, _, line = board.where.rpartition(":")
+    inventory = f" -i {shlex.quote(path)}" if path and line.isdigit() else ""
+    return f"./inv boards.trust {board.name}{inventory}"
+
+
 class Door:
     """A connection to one board and the calls over it, one at a time. `connections` and `execs` count what was used.
 
@@ -70,7 +78,9 @@ class Door:
     @classmethod
     def open(cls, board: Board, known_hosts: Path, *, deadline_s: float = 20.0) -> Door:
         """Connects and authenticates within the deadline. The host key must be pinned in `known_hosts`."""
-        return cls(board, SshLink.open(board.access, known_hosts, where=board.name, deadline_s=deadline_s))
+        trust = trust_command(board)
+        link = SshLink.open(board.access, known_hosts, where=board.name, deadline_s=deadline_s, trust=trust)
+        return cls(board, link)
 
     def __enter__(self) -> Door:
         return self

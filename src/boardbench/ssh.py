@@ -85,8 +85,11 @@ def make_transport(sock: Any, disabled_algorithms: Any = None, **options: Any) -
 class _Opening:
     """One attempt to reach a board: knows its name for errors, its deadline, and what to close when it fails."""
 
-    def __init__(self, where: str, known_hosts: Path | None, deadline: float, *, is_gateway: bool = False) -> None:
+    def __init__(
+        self, where: str, known_hosts: Path | None, deadline: float, *, is_gateway: bool = False, trust: str = ""
+    ) -> None:
         self.where = where
+        self.trust = trust
         self.is_gateway = is_gateway
         self.known_hosts = known_hosts
         self.deadline = deadline
@@ -96,7 +99,7 @@ class _Opening:
         """What pins the key of the machine that this attempt goes to."""
         if self.is_gateway:
             return f"ssh -p {way.port} {way.user}@{way.host}"
-        return f"./inv boards.trust {self.where}"
+        return self.trust or f"./inv boards.trust {self.where}"
 
     def left_s(self) -> float:
         check_stop()
@@ -317,14 +320,17 @@ class SshLink:
         self.user = user
 
     @classmethod
-    def open(cls, access: Access, known_hosts: Path, *, where: str, deadline_s: float) -> SshLink:
-        """Connects. Raises UnreachableError, HostKeyError, RigError (not let in) or InputError (key file)."""
+    def open(cls, access: Access, known_hosts: Path, *, where: str, deadline_s: float, trust: str = "") -> SshLink:
+        """Connects. Raises UnreachableError, HostKeyError, RigError (not let in) or InputError (key file).
+
+        `trust` is the command that pins the board's key, for the message about an unknown or changed one.
+        """
         if access.key_file is not None and not access.key_file.is_file():
             raise InputError(f"the key file {access.key_file} does not exist", where=where, advice="see `key_file`")
         deadline = time.monotonic() + deadline_s
         way = endpoint(access)
         for attempt in range(1, _HANDSHAKE_TRIES + 1):
-            opening = _Opening(where, known_hosts, deadline)
+            opening = _Opening(where, known_hosts, deadline, trust=trust)
             # The last resort: Paramiko measures its own time-outs by the wall clock, which may jump.
             last_resort = threading.Timer(max(0.0, deadline - time.monotonic()) + 1.0, opening.close)
             last_resort.daemon = True

@@ -1,0 +1,162 @@
+"""The locked plan: what will run where, in which order, and by which rules. A pure function of matrix and boards."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from boardbench.errors import InputError
+from boardbench.inventory import Board
+from boardbench.matrix.load import Matrix
+from boardbench.matrix.order import order_waves
+from boardbench.results import store
+
+SCHEMA_VERSION = 1
+MIN_LOGGER_PERIOD_S = 0.1
+"""Wall seconds: a logger that samples faster than this loads the board that it watches."""
+OVERHEAD_S = 20.0
+"""Wall seconds of a wave beside cooling and load (connections, logger start, fetch): for the estimate only."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One combination of levels."""
+
+    name: str
+    levels: Mapping[str, str]
+    phase: str | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One arm, one repetition, and the boards that it runs on."""
+
+    number: int
+    name: str
+    wave: int
+    arm: str
+    repetition: int
+    boards: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A matrix, the boards it runs on and their time scale; equal inputs give an equal plan."""
+
+    matrix: Matrix
+    boards: tuple[str, ...]
+    time_scale: float
+    arms: tuple[Arm, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def waves(self) -> tuple[tuple[Cell, ...], ...]:
+        """The cells that start together, in order."""
+        return tuple(tuple(group) for _, group in itertools.groupby(self.cells, key=lambda cell: cell.wave))
+
+    def wall_s(self, board_s: float) -> float:
+        """A duration of board time in wall seconds."""
+        return board_s / self.time_scale
+
+    @property
+    def logger_period_s(self) -> float:
+        """The logger's real period in wall seconds."""
+        return max(self.wall_s(self.matrix.logger.period_s), MIN_LOGGER_PERIOD_S)
+
+    @property
+    def max_gap_s(self) -> float:
+        """The longest hole in the log that a run may have, in wall seconds."""
+        return self.logger_period_s * self.matrix.logger.max_gap_periods
+
+    @property
+    def estimated_s(self) -> float:
+        """Wall seconds that the campaign will take when nothing is retried and cooling takes half of its limit."""
+        cooling_s = self.matrix.cool.timeout_s / 2 if self.matrix.cool else 0.0
+        return len(self.waves) * (self.wall_s(self.matrix.duration_s + cooling_s) + OVERHEAD_S)
+
+    def arm(self, name: str) -> Arm:
+        """The arm of this name."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def body(self) -> dict[str, object]:
+        """The plan as JSON values, without its own hash."""
+        matrix = self.matrix
+        cool = matrix.cool
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "matrix": matrix.name,
+            "question": matrix.question,
+            "workload": {"name": matrix.workload, "options": dict(matrix.workload_options)},
+            "board_time": {"duration_s": matrix.duration_s, "interval_s": matrix.interval_s},
+            "wall_time": {
+                "duration_s": self.wall_s(matrix.duration_s),
+                "interval_s": self.wall_s(matrix.interval_s),
+                "logger_period_s": self.logger_period_s,
+                "logger_max_gap_s": self.max_gap_s,
+                "estimated_s": self.estimated_s,
+            },
+            "time_scale": self.time_scale,
+            "factors": [{"name": f.name, "kind": f.kind, "levels": list(f.levels)} for f in matrix.factors],
+            "repeats": matrix.repeats,
+            "order": {"kind": matrix.order, "seed": matrix.seed},
+            "attempts": matrix.attempts,
+            "cool": None if cool is None else {**asdict(cool), "zone_types": list(cool.zone_types)},
+            "settings": [{"resource": s.resource, "args": dict(s.args)} for s in matrix.settings],
+            "logger": {
+                "payload": matrix.logger.payload,
+                "period_s": matrix.logger.period_s,
+                "max_gap_periods": matrix.logger.max_gap_periods,
+            },
+            "metrics": [{"name": m.name, "unit": m.unit, "direction": m.direction} for m in matrix.metrics],
+            "gates": sorted(matrix.gates),
+            "boards": list(self.boards),
+            "arms": [{"name": a.name, "levels": dict(a.levels), "phase": a.phase} for a in self.arms],
+            "cells": [
+                {
+                    "number": c.number,
+                    "name": c.name,
+                    "wave": c.wave,
+                    "arm": c.arm,
+                    "repetition": c.repetition,
+                    "boards": list(c.boards),
+                }
+                for c in self.cells
+            ],
+        }
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the canonical JSON of `body()`."""
+        return store.canonical_sha256(self.body())
+
+    def document(self) -> dict[str, object]:
+        """`plan.json`: the body and its hash."""
+        return {**self.body(), "sha256": self.sha256}
+
+
+def make_plan(matrix: Matrix, boards: Sequence[Board], time_scale: float = 1.0) -> Plan:
+    """The plan for these boards (together: each). `time_scale` is 1 for hardware. Raises InputError."""
+    names = [board.name for board in boards]
+    if not names or len(set(names)) != len(names):
+        raise InputError("a plan needs boards, each once", where=str(matrix.path))
+    arms = tuple(_arms(matrix))
+    cells: list[Cell] = []
+    for wave, (arm_index, repetition) in enumerate(
+        order_waves(len(arms), matrix.repeats, matrix.order, matrix.seed), start=1
+    ):
+        arm = arms[arm_index]
+        for board in names:
+            number = len(cells) + 1
+            name = f"{number:03d}-{arm.name}-{board}"
+            cells.append(Cell(number, name, wave, arm.name, repetition, (board,)))
+    return Plan(matrix, tuple(names), time_scale, arms, tuple(cells))
+
+
+def _arms(matrix: Matrix) -> list[Arm]:
+    arms: list[Arm] = []
+    for combination in itertools.product(*(factor.levels for factor in matrix.factors)):
+        levels = {factor.name: level for factor, level in zip(matrix.factors, combination, strict=True)}
+        phase = next((levels[factor.name] for factor in matrix.factors if factor.kind == "phase"), None)
+        arms.append(Arm("-".join(combination), levels, phase))
+    return arms

@@ -1,0 +1,166 @@
+"""Before the first run: who answers, is it who it should be, how far off is its clock, hardware or virtual."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from boardbench import crew
+from boardbench.errors import BenchError, DeadlineError, InputError, RigError, UnreachableError
+from boardbench.inventory import Board
+from boardbench.payload import Payload
+from boardbench.results.fetch import DoorLike
+
+FACTS_S = 60.0
+STAGING = "/var/lib/boardbench"
+MIN_FREE_BYTES = 64_000_000
+"""A run of half an hour leaves less than 1 MB; below this the board itself is in trouble."""
+CHECK_SCOPE = "campaign-check"
+"""A scope is asked for even when nothing is changed."""
+
+
+@dataclass(frozen=True)
+class Met:
+    """A board's facts, and how far its wall clock is ahead of ours, with the bound of that (half a round trip)."""
+
+    facts: Mapping[str, Any]
+    offset_s: float
+    error_s: float
+
+
+def meet(
+    boards: Sequence[Board], open_door: Callable[[Board], DoorLike], payloads: Sequence[Payload] = ()
+) -> tuple[dict[str, Met], dict[str, BenchError]]:
+    """Facts of all boards at once: those that answered, and the errors of those that did not.
+
+    The boards must have `payloads` just as they are here. Raises any error that is not about reaching a board (a wrong
+    host key, a payload that differs), and when none answers.
+    """
+
+    def ask(board: Board) -> Met:
+        with open_door(board) as door:
+            before = time.time()
+            answer = door.call("facts", {"paths": [STAGING]}, deadline_s=FACTS_S)
+            after = time.time()
+            _check_payloads(door, board, payloads)
+        facts = answer.get("facts")
+        clock = facts.get("clock") if isinstance(facts, Mapping) else None
+        if not isinstance(facts, Mapping) or not isinstance(clock, Mapping):
+            raise RigError("the board gave no facts", where=board.name)
+        middle = (before + after) / 2
+        return Met(facts, round(float(clock["wall_unix_s"]) - middle, 6), round((after - before) / 2, 6))
+
+    met: dict[str, Met] = {}
+    lost: dict[str, BenchError] = {}
+    for name, outcome in crew.each(boards, ask).items():
+        if isinstance(outcome, UnreachableError | DeadlineError):
+            lost[name] = outcome
+        elif isinstance(outcome, BenchError):
+            raise outcome
+        else:
+            met[name] = outcome
+    if not met:
+        raise next(iter(lost.values()))
+    return met, lost
+
+
+def check(boards: Mapping[str, Board], met: Mapping[str, Met]) -> tuple[bool, float]:
+    """All checks of what the boards said; (virtual, time scale). Raises RigError and InputError."""
+    check_identity(boards, met)
+    check_room(met)
+    return label(met)
+
+
+def check_identity(boards: Mapping[str, Board], met: Mapping[str, Met]) -> None:
+    """Each board is the one that the inventory means, and no two names are one machine. Raises RigError."""
+    seen: dict[str, str] = {}
+    for name, found in met.items():
+        wanted = boards[name].identity
+        for what, want in (
+            ("hostname", wanted.hostname),
+            ("machine_id", wanted.machine_id),
+            ("serial", wanted.serial),
+        ):
+            have = found.facts.get(what)
+            if want is not None and have != want:
+                raise RigError(
+                    f"the machine that answers has {what} {have!r}, the inventory says {want!r}",
+                    where=f"{name} ({boards[name].where})",
+                    advice="its address may belong to another board now",
+                )
+        boot_id = found.facts.get("boot_id")
+        if isinstance(boot_id, str) and boot_id in seen:
+            raise RigError(
+                f"boards {seen[boot_id]} and {name} are the same machine (same boot id)",
+                where=boards[name].where,
+                advice="give each its own address in the inventory",
+            )
+        if isinstance(boot_id, str):
+            seen[boot_id] = name
+
+
+def label(met: Mapping[str, Met]) -> tuple[bool, float]:
+    """(virtual, time scale) that all boards share. Raises InputError when they do not: such runs cannot be compared."""
+    kinds: dict[tuple[bool, float], str] = {}
+    for name, found in met.items():
+        virtual = found.facts.get("virtual")
+        if isinstance(virtual, Mapping) and "missing" in virtual:
+            raise RigError(f"whether the board is virtual is not known: {virtual['missing']}", where=name)
+        kind = (True, float(virtual["time_scale"])) if isinstance(virtual, Mapping) else (False, 1.0)
+        kinds.setdefault(kind, name)
+    if len(kinds) > 1:
+        said = ", ".join(
+            f"{name} is {f'virtual with time scale {scale:g}' if virtual else 'hardware'}"
+            for (virtual, scale), name in sorted(kinds.items())
+        )
+        raise InputError(f"the boards do not run on one time: {said}", advice="choose boards of one kind (--limit)")
+    virtual, scale = next(iter(kinds))
+    if not scale > 0:
+        raise RigError(f"time scale {scale:g} is not above 0", where=next(iter(kinds.values())))
+    return virtual, scale
+
+
+def payload_files(payload: Payload) -> list[dict[str, object]]:
+    """Name, size in bytes and hash of each file that the payload puts on a board."""
+    return [{"name": file.path, "size": file.size, "sha256": file.sha256} for file in payload.files]
+
+
+def check_room(met: Mapping[str, Met]) -> None:
+    """Each board can keep a run's files. Raises RigError for a full or read-only disk; not knowing is no error."""
+    for name, found in met.items():
+        for disk in found.facts.get("disks", []):
+            free = disk.get("free_bytes")
+            if disk.get("path") != STAGING or not isinstance(free, int | float):
+                continue
+            if disk.get("read_only") is True:
+                raise RigError(f"the disk of {STAGING} is mounted read-only", where=name, advice="look at its log")
+            if free < MIN_FREE_BYTES:
+                raise RigError(
+                    f"only {free / 1e6:.0f} MB free for {STAGING}, {MIN_FREE_BYTES / 1e6:.0f} MB are needed",
+                    where=name,
+                    advice="make room",
+                )
+
+
+def _check_payloads(door: DoorLike, board: Board, payloads: Sequence[Payload]) -> None:
+    """What is on the board is byte for byte what is in the checkout. Raises RigError."""
+    for payload in payloads:
+        steps = [
+            {
+                "id": f"file {payload.root}/{file.path}",
+                "resource": "file",
+                "args": {"path": f"{payload.root}/{file.path}", "blob": file.sha256, "size": file.size},
+                "line": str(payload.folder / "payload.yml"),
+            }
+            for file in payload.files
+        ]
+        args = {"scope": CHECK_SCOPE, "steps": steps, "check": True, "diff": False, "stop_on_failure": False}
+        recap = door.call("apply", args, deadline_s=FACTS_S).get("recap")
+        if not isinstance(recap, Mapping) or recap.get("changed") != 0 or recap.get("failed") != 0:
+            raise RigError(
+                f"payload {payload.name} is not on the board as it is in {payload.folder}",
+                where=board.name,
+                advice="run ./inv provision first",
+            )

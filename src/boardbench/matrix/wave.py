@@ -1,0 +1,169 @@
+"""The cells that start together: prepare all, start all, leave them alone, collect all.
+
+The joins between these steps are the barrier: a board that fails a step drops out with its reason, the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from boardbench import crew
+from boardbench.errors import BenchError, BugError
+from boardbench.inventory import Board
+from boardbench.matrix import run_cell
+from boardbench.matrix.plan import Cell
+from boardbench.matrix.progress import Phase, Progress
+from boardbench.matrix.run_cell import Bench
+from boardbench.results.fetch import DoorLike
+from boardbench.results.record import Attempt
+
+T = TypeVar("T")
+Outcome = dict[str, Any] | BenchError
+"""run.json of a collected attempt, or why there is none."""
+TELL_EVERY_S = 10.0
+
+
+@dataclass
+class Floor:
+    """What is true on the boards now: the phase each fan was switched to, and runs that are staged there for nobody.
+
+    A run is in `leftover` from its preparation until it is collected, or until only a late collect can bring it home.
+    """
+
+    phases: dict[str, tuple[str, dict[str, object] | None]] = field(default_factory=dict)
+    leftover: dict[str, set[str]] = field(default_factory=dict)
+
+
+def run_wave(bench: Bench, cells: Sequence[Cell], attempt: int, floor: Floor, eta_s: float) -> dict[str, Outcome]:
+    """One attempt of these cells (different boards, one arm); outcome by cell name.
+
+    On any exception, Ctrl-C included, the connections are closed; what was prepared or started is in `floor.leftover`.
+    """
+    wave = _Wave(bench, cells, attempt, floor, eta_s)
+    try:
+        wave.run()
+    finally:
+        wave.close_doors()
+    return wave.outcomes
+
+
+class _Wave:
+    def __init__(self, bench: Bench, cells: Sequence[Cell], attempt: int, floor: Floor, eta_s: float) -> None:
+        self.bench = bench
+        self.cells = {cell.boards[0]: cell for cell in cells}
+        self.attempt = attempt
+        self.floor = floor
+        self.ends_monotonic_s = time.monotonic() + eta_s
+        self.doors: dict[str, DoorLike] = {}
+        self.outcomes: dict[str, Outcome] = {}
+
+    def run(self) -> None:
+        switched = self._switch_fans(list(self.cells))
+        prepared = self._each(list(switched), self._prepare(switched), Phase.PREPARE)
+        started = self._each(list(prepared), self._start(prepared), Phase.START)
+        self.close_doors()
+        if started:
+            self._leave_alone()
+        self._each(list(started), self._collect(started), Phase.COLLECT)
+
+    def close_doors(self) -> None:
+        """No connection stays open: an idle one would still make the board send and answer keepalives."""
+        while self.doors:
+            _, door = self.doors.popitem()
+            door.close()
+
+    def _switch_fans(self, names: Sequence[str]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        """One after the other: a driver may ask a person. Returns the evidence of the boards that are ready."""
+        ready: dict[str, tuple[Mapping[str, Any], ...]] = {}
+        for name in names:
+            cell = self.cells[name]
+            phase, driver = self.bench.plan.arm(cell.arm).phase, self.bench.drivers.get(name)
+            if phase is None or driver is None:
+                ready[name] = ()
+                continue
+            if self.floor.phases.get(name, ("", None))[0] != phase:
+                self.floor.phases.pop(name, None)  # until it is proved, the fan's state is not known
+                self._tell(Phase.COOLING, f"fan to {phase}", name)
+                try:
+                    self.floor.phases[name] = (phase, driver.switch(phase))
+                except BenchError as error:
+                    self._drop(name, Phase.COOLING, error)
+                    continue
+            evidence = self.floor.phases[name][1]
+            ready[name] = () if evidence is None else (evidence,)
+        return ready
+
+    def _prepare(
+        self, switched: Mapping[str, tuple[Mapping[str, Any], ...]]
+    ) -> Callable[[Board], tuple[Mapping[str, Any], ...]]:
+        def work(board: Board) -> tuple[Mapping[str, Any], ...]:
+            cell = self.cells[board.name]
+            run = run_cell.run_name(self.bench, cell, self.attempt)
+            self.floor.leftover.setdefault(board.name, set()).add(run)
+            door = self.bench.open_door(board)
+            self.doors[board.name] = door
+            return switched[board.name] + run_cell.prepare(self.bench, door, cell, self.attempt)
+
+        return work
+
+    def _start(self, prepared: Mapping[str, tuple[Mapping[str, Any], ...]]) -> Callable[[Board], Attempt]:
+        def work(board: Board) -> Attempt:
+            cell = self.cells[board.name]
+            return run_cell.start(self.bench, self.doors[board.name], cell, self.attempt, prepared[board.name])
+
+        return work
+
+    def _collect(self, started: Mapping[str, Attempt]) -> Callable[[Board], dict[str, Any]]:
+        def work(board: Board) -> dict[str, Any]:
+            begun = started[board.name]
+            try:
+                run = run_cell.collect_run(self.bench, board, begun)
+            except BenchError:
+                # It has run to its end, for all that is known: a later collect may still get it.
+                self.floor.leftover[board.name].discard(begun.run)
+                raise
+            self.floor.leftover[board.name].discard(begun.run)
+            self.outcomes[self.cells[board.name].name] = run
+            return run
+
+        return work
+
+    def _each(self, names: Sequence[str], work: Callable[[Board], T], phase: Phase) -> dict[str, T]:
+        """`work` on all boards at once (no limit: it is a barrier); those that fail drop out of the wave."""
+        if not names:
+            return {}
+        good: dict[str, T] = {}
+        self._tell(phase, f"{phase.value} {len(names)} boards")
+        boards = [self.bench.boards[name] for name in names]
+        for name, outcome in crew.each(boards, work, at_once=len(boards)).items():
+            if isinstance(outcome, BugError):
+                raise outcome
+            if isinstance(outcome, BenchError):
+                self._drop(name, phase, outcome)
+            else:
+                good[name] = outcome
+        return good
+
+    def _drop(self, name: str, phase: Phase, error: BenchError) -> None:
+        cell = self.cells[name]
+        self.outcomes[cell.name] = error
+        self.bench.journal.note(
+            "lost", cell=cell.name, board=name, attempt=self.attempt, phase=phase.value, error=error.as_dict()
+        )
+        self._tell(Phase.LOST, f"lost at {phase.value}: {error}", name)
+
+    def _leave_alone(self) -> None:
+        """The silent window: nothing is sent to any board until the load should have ended."""
+        end = time.monotonic() + self.bench.window_s
+        while (left := end - time.monotonic()) > 0:
+            self._tell(Phase.MEASURE, f"load runs, {left:.0f} s left")
+            time.sleep(min(left, TELL_EVERY_S))
+
+    def _tell(self, phase: Phase, message: str, board: str | None = None) -> None:
+        cell = next(iter(self.cells.values()))
+        waves = len(self.bench.plan.waves)
+        eta_s = max(0.0, self.ends_monotonic_s - time.monotonic())
+        self.bench.on_progress(Progress(phase, message, board, cell.wave, waves, eta_s))

@@ -1,0 +1,199 @@
+"""Does a run count? A pure function of its files and of what the gates saw.
+
+The same function judges a run when it was just fetched and when it is validated years later.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from boardbench.results.problems import Reason
+from boardbench.results.raw import ThermalLog, read_thermal
+
+CLOCK_STEP_S = 0.5
+"""Between two rows, wall or boot time may differ from monotonic time by this much; more is a jump (or a suspend)."""
+FLOAT_NOISE_S = 1e-3
+
+_CODE_OF_GATE = {
+    "strays": "strays-present",
+    "cool": "cool-gate-not-met",
+    "cache": "cache-warm",
+    "settings": "setting-not-applied",
+    "cooling": "cooling-not-as-planned",
+    "logger": "logger-short",
+    "boot-id": "rebooted",
+    "load": "workload-failed",
+    "clock": "clock-jump",
+    "disk": "disk-full",
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a run must satisfy; times in seconds of the board's clock (wall seconds, not board time)."""
+
+    gates: frozenset[str]
+    duration_s: float
+    interval_s: float
+    max_gap_s: float
+    zone_types: tuple[str, ...]
+    phase: str | None
+    raw_files: tuple[str, ...]
+
+    @staticmethod
+    def of_plan(plan: Mapping[str, Any], phase: str | None, raw_files: Sequence[str]) -> Rules:
+        """The rules that `plan.json` locks."""
+        wall = plan["wall_time"]
+        cool = plan["cool"]
+        return Rules(
+            gates=frozenset(plan["gates"]),
+            duration_s=wall["duration_s"],
+            interval_s=wall["interval_s"],
+            max_gap_s=wall["logger_max_gap_s"],
+            zone_types=tuple(cool["zone_types"]) if cool else (),
+            phase=phase,
+            raw_files=tuple(raw_files),
+        )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the controller knows about a run beside its files."""
+
+    evidence: tuple[Mapping[str, Any], ...]
+    boot_before: str | None
+    boot_after: str | None
+    exit_code: int | None
+    exit_signal: int | None
+    window_monotonic_s: tuple[float, float] | None
+
+
+def judge(folder: Path, facts: Facts, rules: Rules) -> tuple[Reason, ...]:
+    """Every reason why the run in `folder` does not count, sorted, each once; none: it is valid."""
+    reasons = [*_gates(facts, rules), *_boots(facts, rules), *_workload(folder, facts, rules)]
+    for name in ("thermal.csv", "thermal.meta.json"):
+        if not (folder / name).is_file():
+            reasons.append(Reason("missing-file", name))
+    if (folder / "thermal.csv").is_file():
+        log, problems = read_thermal(folder / "thermal.csv")
+        reasons += [Reason("malformed-file", str(problem)) for problem in problems[:5]]
+        if log is not None and log.rows:
+            reasons += _log(log, facts, rules)
+        else:
+            reasons.append(Reason("no-temperature", "the thermal log has no rows"))
+    return tuple(sorted(set(reasons)))
+
+
+def _gates(facts: Facts, rules: Rules) -> Iterator[Reason]:
+    for entry in facts.evidence:
+        gate = str(entry.get("gate"))
+        if entry.get("ok") is not True and gate in rules.gates:
+            yield Reason(_code(gate, entry), f"{gate}: {entry.get('why') or 'no reason given'}")
+
+
+def _code(gate: str, entry: Mapping[str, Any]) -> str:
+    saw = entry.get("saw")
+    gap_s, limit_s = (saw.get("biggest_gap_s"), saw.get("gap_limit_s")) if isinstance(saw, Mapping) else (None, None)
+    if gate == "logger" and isinstance(gap_s, int | float) and isinstance(limit_s, int | float) and gap_s > limit_s:
+        return "logger-gap"
+    return _CODE_OF_GATE.get(gate, "gate-failed")
+
+
+def _boots(facts: Facts, rules: Rules) -> Iterator[Reason]:
+    if "boot-id" not in rules.gates:
+        return
+    if facts.boot_before is None or facts.boot_after is None:
+        # Not knowing is not a reboot, and not a proof against one either.
+        yield Reason("boot-id-unknown", "the board's boot id was not read before and after the run")
+    elif facts.boot_before != facts.boot_after:
+        yield Reason("rebooted", f"boot id {facts.boot_before} before, {facts.boot_after} after")
+
+
+def _workload(folder: Path, facts: Facts, rules: Rules) -> Iterator[Reason]:
+    for name in rules.raw_files:
+        if not (folder / "workload" / name).is_file():
+            yield Reason("missing-file", f"workload/{name}")
+    if facts.exit_signal is not None:
+        yield Reason("workload-failed", f"ended by signal {facts.exit_signal}")
+    elif facts.exit_code is None:
+        yield Reason("workload-failed", "how the workload ended is not known")
+    elif facts.exit_code != 0:
+        yield Reason("workload-failed", f"exit code {facts.exit_code}")
+    if facts.window_monotonic_s is None:
+        yield Reason("workload-short", "there is no interval of load")
+        return
+    start, end = facts.window_monotonic_s
+    if end - start < rules.duration_s - rules.interval_s - FLOAT_NOISE_S:
+        yield Reason("workload-short", f"load for {end - start:.3f} s, planned {rules.duration_s:.3f} s")
+
+
+def _log(log: ThermalLog, facts: Facts, rules: Rules) -> Iterator[Reason]:
+    if facts.window_monotonic_s is None:
+        return
+    start, end = facts.window_monotonic_s
+    clock = log.clock("monotonic_s")
+    if "logger" in rules.gates:
+        yield from _coverage(clock, start, end, rules.max_gap_s)
+    inside = [index for index, at_s in enumerate(clock) if start <= at_s <= end]
+    if "clock" in rules.gates:
+        yield from _jumps(log, inside)
+    yield from _temperature(log, inside, rules)
+    if "cooling" in rules.gates:
+        yield from _fan(log, inside, rules.phase)
+
+
+def _coverage(clock: Sequence[float], start: float, end: float, max_gap_s: float) -> Iterator[Reason]:
+    if clock[0] > start + max_gap_s:
+        yield Reason("logger-short", f"the log starts {clock[0] - start:.3f} s after the load")
+    if clock[-1] < end - max_gap_s:
+        yield Reason("logger-short", f"the log ends {end - clock[-1]:.3f} s before the load does")
+    gaps = [
+        (after - before, before)
+        for before, after in itertools.pairwise(clock)
+        if after - before > max_gap_s and after > start and before < end
+    ]
+    if gaps:
+        worst, at_s = max(gaps)
+        yield Reason(
+            "logger-gap", f"{len(gaps)} holes over {max_gap_s:.3f} s; the longest is {worst:.3f} s at {at_s:.3f}"
+        )
+
+
+def _jumps(log: ThermalLog, inside: Sequence[int]) -> Iterator[Reason]:
+    monotonic = log.clock("monotonic_s")
+    for name, meaning in (("wall_unix_s", "wall clock was set"), ("boottime_s", "board was suspended")):
+        other = log.clock(name)
+        steps = [(other[b] - other[a]) - (monotonic[b] - monotonic[a]) for a, b in itertools.pairwise(inside)]
+        worst = max(steps, key=lambda step: abs(step), default=0.0)
+        if abs(worst) > CLOCK_STEP_S:
+            yield Reason("clock-jump", f"the {meaning}: {worst:+.3f} s in one step")
+
+
+def _temperature(log: ThermalLog, inside: Sequence[int], rules: Rules) -> Iterator[Reason]:
+    wanted = [name for name in log.temperatures() if _zone(name) in rules.zone_types] or list(log.temperatures())
+    for name in wanted:
+        column = log.column(name)
+        if any(column[index] is not None for index in inside):
+            return
+    yield Reason("no-temperature", f"no reading of {', '.join(wanted) or 'any zone'} while the load ran")
+
+
+def _zone(column: str) -> str:
+    return column.split("_celsius")[0]
+
+
+def _fan(log: ThermalLog, inside: Sequence[int], phase: str | None) -> Iterator[Reason]:
+    # Boards whose fan cannot be read have no such column: then only the switching itself is evidence.
+    if phase is None or "fan_pwm" not in log.columns:
+        return
+    column = log.column("fan_pwm")
+    values = [value for index in inside if (value := column[index]) is not None]
+    wrong = [value for value in values if (value > 0) != (phase == "active")]
+    if wrong:
+        yield Reason(
+            "cooling-not-as-planned", f"fan_pwm is {wrong[0]:g} in {len(wrong)} of {len(values)} rows of phase {phase}"
+        )

@@ -1,0 +1,105 @@
+"""verdict.json: what a campaign has to show for each cell. Made from the files, so it can be made again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from boardbench.errors import InputError
+from boardbench.results import plausible, record, store
+
+SCHEMA_VERSION = 1
+NAME = "verdict.json"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the files do not say: why cells have no run, how the campaign ended, and what could not be put back."""
+
+    missing: Mapping[str, str]
+    interrupted: bool
+    not_restored: Mapping[str, str]
+
+
+def state_of_cell(campaign: Path, cell: str) -> tuple[str, list[dict[str, object]], list[dict[str, Any]]]:
+    """`valid`, `invalid` or `missing`, its attempts in short, and their run.json.
+
+    An attempt whose files lack or changed counts as none.
+    """
+    attempts: list[dict[str, object]] = []
+    runs: list[dict[str, Any]] = []
+    for folder in sorted((campaign / "cells" / cell).glob("attempt-*"), key=_number):
+        run = whole_run(folder)
+        if run is not None:
+            runs.append(run)
+            attempts.append(
+                {"attempt": run["attempt"], "valid": run["valid"], "invalid_reasons": run["invalid_reasons"]}
+            )
+    if any(entry["valid"] for entry in attempts):
+        return "valid", attempts, runs
+    return ("invalid" if attempts else "missing"), attempts, runs
+
+
+def whole_run(attempt: Path) -> dict[str, Any] | None:
+    """run.json of an attempt when every file that it lists is there with its hash; else None."""
+    try:
+        run = store.read_object(attempt / record.NAME)
+    except InputError:
+        return None
+    files = run.get("files")
+    if not isinstance(files, list):
+        return None
+    for entry in files:
+        path = attempt / str(entry["name"])
+        if not path.is_file() or store.sha256_file(path) != entry["sha256"]:
+            return None
+    return run
+
+
+def make(campaign: Path, plan: Mapping[str, Any], ending: Ending) -> dict[str, Any]:
+    """The contents of verdict.json for the campaign as it lies on disk."""
+    cells: list[dict[str, object]] = []
+    missing: list[dict[str, object]] = []
+    valid: list[dict[str, Any]] = []
+    otherwise = "interrupted before it was done" if ending.interrupted else "the campaign ended before it"
+    for cell in plan["cells"]:
+        state, attempts, runs = state_of_cell(campaign, cell["name"])
+        valid += [run for run in runs if run["valid"]]
+        cells.append({"cell": cell["name"], "boards": cell["boards"], "state": state, "attempts": attempts})
+        if state == "missing":
+            why = ending.missing.get(cell["name"], otherwise)
+            missing.append({"cell": cell["name"], "boards": cell["boards"], "why": why})
+    states = [cell["state"] for cell in cells]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "campaign": campaign.name,
+        "ended_wall_unix_s": round(time.time(), 3),
+        "interrupted": ending.interrupted,
+        "counts": {
+            "cells": len(cells),
+            "valid": states.count("valid"),
+            "invalid": states.count("invalid"),
+            "missing": states.count("missing"),
+        },
+        "cells": cells,
+        "missing": missing,
+        "warnings": plausible.warnings(campaign, valid),
+        "not_restored": [{"board": name, "why": why} for name, why in sorted(ending.not_restored.items())],
+    }
+
+
+def ending_of(verdict: Mapping[str, Any]) -> Ending:
+    """The ending that a verdict holds, to make it again after a late collect."""
+    return Ending(
+        {entry["cell"]: entry["why"] for entry in verdict["missing"]},
+        bool(verdict["interrupted"]),
+        {entry["board"]: entry["why"] for entry in verdict["not_restored"]},
+    )
+
+
+def _number(folder: Path) -> tuple[int, str]:
+    tail = folder.name.removeprefix("attempt-")
+    return (int(tail), "") if tail.isdigit() else (1 << 30, folder.name)

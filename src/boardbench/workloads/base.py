@@ -1,0 +1,96 @@
+"""What every workload promises: its command line, how its processes are known, and its raw output as samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+PAYLOAD_ROOT = "/opt/boardbench/payloads"
+RUN_ROOT = "/var/lib/boardbench/runs"
+PYTHON = "/usr/bin/python3"
+
+
+@dataclass(frozen=True)
+class Harness:
+    """How the board knows processes of ours: by executable, by script or by unit; never by a pattern."""
+
+    executables: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The harness as the wire carries it."""
+        return {"executables": list(self.executables), "scripts": list(self.scripts), "units": list(self.units)}
+
+    def joined(self, other: Harness) -> Harness:
+        """Both harnesses in one."""
+        return Harness(self.executables + other.executables, self.scripts + other.scripts, self.units + other.units)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Work done between two readings of the board's monotonic clock (seconds as the board's clock counts them)."""
+
+    index: int
+    start_monotonic_s: float
+    end_monotonic_s: float
+    amount: float
+    rate_per_s: float
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A workload's raw output, read. `unit` is what is counted, for example `operations`.
+
+    `end_stamp`: the board's clocks when the load ended by itself; None when it did not.
+    """
+
+    unit: str
+    intervals: tuple[Interval, ...]
+    ended_by_itself: bool
+    end_reason: str
+    end_stamp: Mapping[str, float] | None
+    virtual: bool
+
+    @property
+    def window_monotonic_s(self) -> tuple[float, float] | None:
+        """From the start of the first interval to the end of the last; None when there is no interval."""
+        if not self.intervals:
+            return None
+        return self.intervals[0].start_monotonic_s, self.intervals[-1].end_monotonic_s
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Times in seconds as the board's clock counts them, that is already divided by the time scale."""
+
+    duration_s: float
+    interval_s: float
+
+
+class Workload(Protocol):
+    """One kind of load. Raw output lies in the run's `workload/` folder."""
+
+    name: str
+    harness: Harness
+    raw_files: tuple[str, ...]
+
+    def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
+        """The command line on the board for run `run`; first element an absolute path."""
+        ...
+
+    def read(self, raw: Path) -> Samples:
+        """Samples from the folder `workload/` as it was fetched. Raises InputError (missing or malformed file)."""
+        ...
+
+
+def run_folder(run: str) -> str:
+    """Where a run is staged on the board."""
+    return f"{RUN_ROOT}/{run}"
+
+
+def script(payload: str, name: str) -> str:
+    """Absolute path of a payload's script on the board."""
+    return f"{PAYLOAD_ROOT}/{payload}/{name}"

@@ -1,0 +1,16 @@
+"""The workloads that a matrix can name."""
+
+from __future__ import annotations
+
+from boardbench.errors import InputError
+from boardbench.workloads.base import Workload
+from boardbench.workloads.burn import Burn
+from boardbench.yamlfile import did_you_mean
+
+
+def workload(name: str) -> Workload:
+    """The workload of this name. Raises InputError naming the nearest one."""
+    known: dict[str, Workload] = {"burn": Burn()}
+    if name not in known:
+        raise InputError(f"unknown workload '{name}'", advice=did_you_mean(name, known, kind="workloads"))
+    return known[name]

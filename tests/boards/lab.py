@@ -1,0 +1,213 @@
+"""Virtual boards as a lab would have them: an inventory file with addresses, keys and pins, and `inv` on top of it.
+
+Unlike the virtual inventory this one never starts a board by itself, so a board that is down stays down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from boardbench.board import Door
+from boardbench.inventory import Access, Board, Inventory, load_inventory
+from boardbench.playbook import apply, load
+from boardbench.playbook.recap import Outcome
+from boardbench.virtual import links, processes
+from boardbench.virtual.fleet import Fleet
+
+from .rig import BOARDS, TIME_SCALE
+
+PROJECT = Path(__file__).resolve().parents[2]
+OTHERS = ("jetson", "king", "jack")
+# A playbook that every board can follow, in a folder of its own that `./inv teardown` or `clean` removes.
+PLAYBOOK = """\
+version: 1
+name: faults
+deadline_s: {deadline_s}
+steps:
+  - directory: {{path: /etc/bench-faults, mode: "0755"}}
+  - file: {{path: /etc/bench-faults/name, content: "${{board}}\\n", mode: "0644"}}
+{more}"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished `inv`."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The last JSON document on stdout."""
+        last: dict[str, Any] = json.loads(self.out.strip().splitlines()[-1])
+        return last
+
+
+@dataclass
+class Lab:
+    """A fleet and a folder for the files of one test."""
+
+    fleet: Fleet
+    folder: Path
+    access: dict[str, Access] = field(default_factory=dict)
+    doors: dict[str, list[Door]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.access = dict(self.fleet.access())
+        self.known_hosts.write_text(self.fleet.known_hosts.read_text())
+
+    @property
+    def known_hosts(self) -> Path:
+        """The pins, a copy of the fleet's."""
+        return self.folder / "known_hosts"
+
+    def inventory_file(self) -> Path:
+        """The inventory with the access of now."""
+        lines = ["version: 1", "known_hosts: known_hosts", "boards:"]
+        for name, kind in BOARDS.items():
+            at = self.access[name]
+            way = f"{{host: {at.host}, port: {at.port}, user: {at.user}, key: {at.key_file}}}"
+            lines += [f"  {name}:", f"    kind: {kind}", f"    access: {way}", "    capabilities: [cpufreq]"]
+        path = self.folder / "lab.yml"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def inventory(self) -> Inventory:
+        """The same, loaded."""
+        return load_inventory(self.inventory_file())
+
+    def board(self, name: str) -> Board:
+        """One board of it."""
+        return self.inventory().boards[name]
+
+    def door(self, name: str, deadline_s: float = 20.0) -> Door:
+        """A connection to one board."""
+        return Door.open(self.board(name), self.known_hosts, deadline_s=deadline_s)
+
+    def playbook_file(self, more: str = "", deadline_s: float = 60.0) -> Path:
+        """Two steps that work everywhere, and `more`."""
+        path = self.folder / "faults.yml"
+        path.write_text(PLAYBOOK.format(more=more, deadline_s=deadline_s))
+        return path
+
+    def provision(self, more: str = "", *, deadline_s: float = 60.0, open_s: float = 20.0) -> Outcome:
+        """Applies that playbook to all four boards in this process; `doors` then holds what was opened."""
+        inventory = self.inventory()
+        self.doors = {name: [] for name in BOARDS}
+
+        def open_door(board: Board) -> Door:
+            opened = Door.open(board, inventory.known_hosts, deadline_s=open_s)
+            self.doors[board.name].append(opened)
+            return opened
+
+        playbook = load.load(self.playbook_file(more, deadline_s), inventory)
+        return apply.run(inventory, list(inventory.boards.values()), playbook, open_door=open_door)
+
+    def inv(self, *words: str, timeout_s: float = 60.0) -> Done:
+        """The command line, as a user types it, with this inventory. It must never show a traceback."""
+        argv = [sys.executable, "-m", "tasks", *words, "-i", str(self.inventory_file())]
+        environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "BOARDBENCH_RESULTS": str(self.folder / "results"),
+            "LC_ALL": "C.UTF-8",
+        }
+        done = subprocess.run(
+            argv, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
+        )  # fmt: skip
+        assert "Traceback" not in done.stdout + done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def with_access(self, name: str, **changes: Any) -> None:
+        """From now on the inventory says this about the way to the board."""
+        self.access[name] = replace(self.access[name], **changes)
+
+    def unpin(self, name: str) -> None:
+        """Drops the pin of the board."""
+        lines = self.known_hosts.read_text().splitlines(keepends=True)
+        self.known_hosts.write_text("".join(line for line in lines if f"[{self.access[name].host}]" not in line))
+
+    def clean(self) -> None:
+        """Puts back what `provision` changed on every board. Raises when a board is not as it should be."""
+        for name in BOARDS:
+            with self.door(name) as door:
+                restored = door.call("restore", {"scope": "provision"}, deadline_s=30.0)["restored"]
+            assert isinstance(restored, list)
+            assert [entry for entry in restored if not entry["ok"]] == [], name
+
+    def board_folder(self, name: str) -> Path:
+        """The folder of a bwrap board on the host; `root` in it is the board's `/`."""
+        return self.fleet.folder / "boards" / name
+
+    def supervisor(self, name: str) -> int:
+        """The pid of the process below which all of the board runs."""
+        pid = self.fleet.status().boards[name].pid
+        assert pid is not None
+        return pid
+
+    def reload_sshd(self, name: str) -> None:
+        """Lets the board's sshd read its configuration anew."""
+        processes.send(links.sshd_processes(self.supervisor(name))[0], signal.SIGHUP)
+
+    def await_ssh(self, name: str) -> None:
+        """Returns when the board's sshd greets."""
+        until = time.monotonic() + 10
+        while self.fleet.status().boards[name].state != "up":
+            assert time.monotonic() < until, f"{name} does not answer"
+            time.sleep(0.05)
+
+    def bring_up(self) -> None:
+        """Starts the boards that are down."""
+        self.fleet.up(BOARDS, kind=self.fleet.name, time_scale=TIME_SCALE)
+
+
+@contextmanager
+def replaced(path: Path, text: str, mode: int = 0o755) -> Iterator[None]:
+    """The file of a board with other contents, for a while; a file that was not there is removed again."""
+    before = path.read_bytes() if path.exists() else None
+    old_mode = path.stat().st_mode if before is not None else 0
+    _write(path, text.encode(), mode)
+    try:
+        yield
+    finally:
+        if before is None:
+            path.unlink()
+        else:
+            _write(path, before, old_mode & 0o7777)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    # By rename: a program that runs cannot be written to.
+    partial = path.with_name(f".{path.name}.new")
+    partial.write_bytes(content)
+    partial.chmod(mode)
+    partial.replace(path)
+
+
+def command_lines(pid: int) -> list[list[str]]:
+    """The command lines of all that runs below a process, from the host: no link to the board is needed."""
+    found = []
+    for mark in processes.descendants(pid):
+        try:
+            words = Path(f"/proc/{mark.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+        except OSError:
+            continue
+        if words:
+            found.append(words)
+    return found
+
+
+def recap_of(outcome: Outcome) -> Mapping[str, Mapping[str, int]]:
+    """The counts by board."""
+    return {name: board.recap.as_json() for name, board in outcome.boards.items()}

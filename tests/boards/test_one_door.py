@@ -1,0 +1,130 @@
+"""What a board is asked costs one SSH connection and one exec, as the board's own sshd counts them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from boardbench.virtual.fleet import Fleet
+
+from .lab import Lab, recap_of, replaced
+from .rig import BOARDS
+
+pytestmark = pytest.mark.boards
+
+ONE_OF_EACH = dict.fromkeys(BOARDS, {"connections": 1, "execs": 1})
+
+
+class SshdLogs:
+    """What the boards' sshd processes wrote since the last `mark`."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._paths = {name: lab.board_folder(name) / "board.log" for name in BOARDS}
+        self._seen = dict.fromkeys(BOARDS, 0)
+
+    def mark(self) -> None:
+        """From here on it counts."""
+        self._seen = {name: path.stat().st_size for name, path in self._paths.items()}
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Logins, and started sessions of any kind (command, shell, subsystem), by board."""
+        found = {}
+        for name, path in self._paths.items():
+            text = path.read_bytes()[self._seen[name] :].decode(errors="replace")
+            found[name] = {
+                "connections": len(re.findall(r"^Accepted publickey for pi ", text, re.MULTILINE)),
+                "execs": len(re.findall(r"^Starting session: ", text, re.MULTILINE)),
+            }
+        return found
+
+
+@pytest.fixture
+def lab(bwrap_fleet: Fleet, tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(bwrap_fleet, tmp_path)
+    yield made
+    made.clean()
+
+
+@pytest.fixture
+def logs(lab: Lab) -> Iterator[SshdLogs]:
+    """The boards' sshd logs, with every login and every session in them."""
+    with ExitStack() as stack:
+        for name in BOARDS:
+            config = lab.board_folder(name) / "root/etc/ssh/sshd_config"
+            stack.enter_context(replaced(config, config.read_text() + "LogLevel VERBOSE\n", 0o644))
+            lab.reload_sshd(name)
+        for name in BOARDS:
+            lab.await_ssh(name)
+        made = SshdLogs(lab)
+        made.mark()
+        yield made
+    for name in BOARDS:
+        lab.reload_sshd(name)
+        lab.await_ssh(name)
+
+
+def settled(logs: SshdLogs, wanted: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """The counts, when sshd has had the time to write them; more than wanted are never taken for wanted."""
+    until = time.monotonic() + 3
+    while logs.counts() != wanted and time.monotonic() < until:
+        time.sleep(0.05)
+    return logs.counts()
+
+
+def test_a_provision_costs_one_connection_and_one_exec_a_board_changed_or_not(lab: Lab, logs: SshdLogs) -> None:
+    for what in ("changed", "ok"):
+        logs.mark()
+        done = lab.inv("provision", "--json")
+        assert done.code == 0, done.err + done.out
+        recap = done.document["recap"]
+        assert set(recap) == set(BOARDS)
+        assert all(counts[what] > 0 for counts in recap.values()), recap
+        if what == "ok":
+            assert [counts["changed"] for counts in recap.values()] == [0] * len(BOARDS), recap
+        assert settled(logs, ONE_OF_EACH) == ONE_OF_EACH
+
+
+def test_the_door_counts_as_the_board_does(lab: Lab, logs: SshdLogs) -> None:
+    lab.provision()
+    logs.mark()
+    outcome = lab.provision()
+    assert {name: counts["changed"] for name, counts in recap_of(outcome).items()} == dict.fromkeys(BOARDS, 0)
+    counted = {
+        name: {"connections": sum(d.connections for d in doors), "execs": sum(d.execs for d in doors)}
+        for name, doors in lab.doors.items()
+    }
+    assert counted == ONE_OF_EACH
+    assert settled(logs, ONE_OF_EACH) == ONE_OF_EACH
+
+
+def test_several_calls_share_the_connection(lab: Lab, logs: SshdLogs) -> None:
+    with lab.door("king") as door:
+        for _ in range(3):
+            door.call("facts", {"paths": []}, deadline_s=20.0)
+        assert (door.connections, door.execs) == (1, 3)
+    wanted = {name: {"connections": 0, "execs": 0} for name in BOARDS} | {"king": {"connections": 1, "execs": 3}}
+    assert settled(logs, wanted) == wanted
+
+
+def test_showing_the_boards_costs_one_connection_and_one_exec_each(lab: Lab, logs: SshdLogs) -> None:
+    done = lab.inv("boards", "--json")
+    assert done.code == 0, done.err
+    assert set(done.document["boards"]) == set(BOARDS)
+    assert settled(logs, ONE_OF_EACH) == ONE_OF_EACH
+
+
+def test_what_the_boards_sshd_runs_is_a_constant(lab: Lab, logs: SshdLogs) -> None:
+    """Nothing of a playbook is in the command line: the board's own process list shows only the stub."""
+    secret = "echo-no-such-word; $(reboot)"
+    outcome = lab.provision(f"  - command: {{argv: [sh, -c, 'cp /proc/$PPID/cmdline /etc/bench-faults/line', '{secret}'], "
+                            "creates: /etc/bench-faults/line}\n")  # fmt: skip
+    assert all(not counts["failed"] for counts in recap_of(outcome).values()), outcome.as_json()
+    line = (lab.board_folder("king") / "root/etc/bench-faults/line").read_text().split("\0")
+    assert line[:3] == ["python3", "-IS", "-c"]
+    assert len(line) == 5  # the stub, and the empty word after the last NUL
+    assert not any("no-such-word" in word for word in line)
