@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from boardbench.inventory import Board, Inventory, load_inventory
+from boardbench.errors import InputError
+from boardbench.inventory import Board, Inventory, VirtualFleet, load_inventory
 from boardbench.locations import project_dir
 from tasks._verb import note
 
+KINDS = ("auto", "bwrap", "nspawn")
 DEFAULT_INVENTORY = "inventory/virtual.yml"
 
 
@@ -32,14 +34,25 @@ def open_rig(given: str, limit: str, *, fleet_name: str = "", kind: str = "", ti
     inventory = load_inventory(inventory_path(given))
     inventory.select(limit or None)  # a wrong name is said before anything is started
     if inventory.virtual is not None:
-        virtual = replace(
-            inventory.virtual,
-            name=fleet_name or inventory.virtual.name,
-            kind=kind or inventory.virtual.kind,
-            time_scale=time_scale or inventory.virtual.time_scale,
-        )
-        inventory = start_fleet(replace(inventory, virtual=virtual))
+        wanted = replace(inventory.virtual, name=fleet_name or inventory.virtual.name)
+        inventory = start_fleet(replace(inventory, virtual=_settings(wanted, kind, time_scale)))
     return Rig(inventory, inventory.select(limit or None))
+
+
+def _settings(wanted: VirtualFleet, kind: str, time_scale: float) -> VirtualFleet:
+    """What the fleet is to be: as the user says, else as it runs, else as the inventory says."""
+    from boardbench.virtual.fleet import Fleet
+
+    if kind and kind not in KINDS:
+        raise InputError(
+            f"no kind of virtual board is called '{kind}'", where="--kind", advice=f"one of {', '.join(KINDS)}"
+        )
+    if time_scale < 0:
+        raise InputError(f"{time_scale:g} is not above 0", where="--time-scale")
+    now = Fleet.open(wanted.name).status()
+    running = any(board.state == "up" for board in now.boards.values())
+    as_it_is = replace(wanted, kind=now.kind, time_scale=now.time_scale) if running else wanted
+    return replace(as_it_is, kind=kind or as_it_is.kind, time_scale=time_scale or as_it_is.time_scale)
 
 
 def start_fleet(inventory: Inventory, say: Callable[[str], None] = note) -> Inventory:

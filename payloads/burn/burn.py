@@ -9,15 +9,15 @@ does not matter. Each "thread" is a process: Python's threads do not load cores.
 after --duration-s, or at SIGTERM or SIGINT; a last interval that is shorter than half of --interval-s is left out.
 No process outlives the first one, however that one ends.
 
-On a virtual board (the folder /run/boardbench-virtual exists) the operations are NOT a measurement. There burn is the
-stand-in for the whole load of a rig: it registers as full load of the CPU and of the NPU (on a Jetson: of the GPU), so
-that the board's thermal model heats up, and counts
+On a virtual board (the folder /run/boardbench-virtual exists) the operations measure the board's model, not a machine.
+There burn is the stand-in for the whole load of a rig: it registers as full load of the CPU and of the NPU (on a
+Jetson: of the GPU), so that the thermal model heats up. It is one process, which works at the pace
 
     threads x 1000 operations/s x clock_factor x cpu_share
 
-with the factors that the board gives now. It does real operations too, a few a second, only so that something runs;
-a burn for each of several virtual boards must not load the one host that they share. The start line says
-`"virtual": true`. Python >= 3.8, standard library only.
+with the factors that the board gives now, and does one operation in twenty for real (each an eighth as big), since
+several virtual boards share one host. What is counted is what was done, twentyfold: a host too busy to keep the pace
+shows. The start line says `"virtual": true`. Python >= 3.8, standard library only.
 """
 
 import argparse
@@ -36,7 +36,9 @@ import time
 WORK = bytes(range(256)) * 2048
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 VIRTUAL_OPERATIONS_PER_S = 1000.0
-VIRTUAL_POLL_S = 0.1
+VIRTUAL_OPERATIONS_PER_DONE = 20
+VIRTUAL_WORK = WORK[: len(WORK) // 8]
+VIRTUAL_POLL_S = 0.05
 # The board's daemon renames a new status into place: longer than this without one means that it is gone.
 VIRTUAL_STATUS_S = 5.0
 PR_SET_PDEATHSIG = 1
@@ -46,9 +48,9 @@ class Trouble(Exception):
     """Burn cannot do its work; one sentence."""
 
 
-def operation():
+def operation(work=WORK):
     """The fixed piece of work."""
-    return hashlib.sha256(WORK).digest()
+    return hashlib.sha256(work).digest()
 
 
 def stamp():
@@ -144,14 +146,15 @@ class Workers:
 
 
 class VirtualLoad:
-    """The stand-in on a virtual board: registered load, and operations by the board's clock and not by the host's."""
+    """The stand-in on a virtual board: registered load, and work at the pace of the board's clock, not the host's."""
 
     poll_s = VIRTUAL_POLL_S
 
     def __init__(self, folder, threads):
         self._status_path = os.path.join(folder, "status.json")
         self._threads = threads
-        self._operations = 0.0
+        self._owed = 0.0
+        self._done = 0
         self._status = None
         self._status_at = self._counted_to = time.monotonic()
         self._read_status()
@@ -190,17 +193,23 @@ class VirtualLoad:
         self._status, self._status_at = status, time.monotonic()
 
     def operations(self):
-        """The operations that the virtual board would have done so far."""
+        """The operations that were done so far, each standing for twenty."""
+        self._keep_pace()
+        return self._done * VIRTUAL_OPERATIONS_PER_DONE
+
+    def _keep_pace(self):
+        """Does what the board would have done since the last time, at the factors of that time."""
         now = time.monotonic()
         factor = float(self._status["clock_factor"]) * float(self._status["cpu_share"])
-        self._operations += (now - self._counted_to) * VIRTUAL_OPERATIONS_PER_S * self._threads * factor
+        self._owed += (now - self._counted_to) * VIRTUAL_OPERATIONS_PER_S * self._threads * factor
         self._counted_to = now
-        return round(self._operations, 3)
+        while self._done < int(self._owed / VIRTUAL_OPERATIONS_PER_DONE):
+            operation(VIRTUAL_WORK)
+            self._done += 1
 
     def tick(self):
-        """Counts by the old factors up to now, then takes the new ones."""
-        self.operations()
-        operation()
+        """Works by the old factors up to now, then takes the new ones."""
+        self._keep_pace()
         self._read_status()
         if time.monotonic() - self._status_at > VIRTUAL_STATUS_S:
             raise Trouble(f"{self._status_path} cannot be read for {VIRTUAL_STATUS_S:g} s")

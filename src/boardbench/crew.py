@@ -55,7 +55,7 @@ def each(boards: Sequence[Board], work: Callable[[Board], T], *, at_once: int = 
     fatal: list[BaseException] = []
     stop = _Stop()
 
-    def serve() -> None:
+    def serve(ended: threading.Event) -> None:
         _current.set(stop)
         try:
             while not stop.wanted.is_set():
@@ -67,18 +67,21 @@ def each(boards: Sequence[Board], work: Callable[[Board], T], *, at_once: int = 
             # An exit, or the Ctrl-C that this thread was told of: the caller's thread raises it, for the whole crew.
             fatal.append(error)
             stop.wanted.set()
+        finally:
+            ended.set()
 
-    threads = [threading.Thread(target=serve, name=f"crew-{n}", daemon=True) for n in range(min(at_once, len(boards)))]
+    # Events, not Thread.join: a join that a Ctrl-C interrupts takes the living thread for ended ever after.
+    begun: list[threading.Event] = []
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            _join(thread)
+        for number in range(min(at_once, len(boards))):
+            begun.append(threading.Event())
+            threading.Thread(target=serve, args=(begun[-1],), name=f"crew-{number}", daemon=True).start()
+        for ended in begun:
+            _wait(ended)
     except KeyboardInterrupt:
         stop.wanted.set()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join(_WIND_UP_S)
+        for ended in begun:
+            ended.wait(_WIND_UP_S)
         raise
     # The caller itself may be a thread of another crew.
     check_stop()
@@ -98,8 +101,7 @@ def _one(board: Board, work: Callable[[Board], T]) -> T | BenchError:
         return bug
 
 
-def _join(thread: threading.Thread) -> None:
+def _wait(ended: threading.Event) -> None:
     # In slices: nested crews must hear their outer crew's Ctrl-C while they wait.
-    while thread.is_alive():
-        thread.join(0.25)
+    while not ended.wait(0.25):
         check_stop()

@@ -221,7 +221,7 @@ class _Opening:
             return RigError(
                 f"{place} does not accept user {way.user} with {shown}",
                 where=self.where,
-                advice=f"check `user` and `key_file` in the inventory, or install the public key: "
+                advice=f"check `user` and `key` in the inventory, or install the public key: "
                 f"ssh-copy-id -p {way.port} {way.user}@{way.host}",
             )
         text = str(error) or type(error).__name__
@@ -321,12 +321,9 @@ class SshLink:
 
     @classmethod
     def open(cls, access: Access, known_hosts: Path, *, where: str, deadline_s: float, trust: str = "") -> SshLink:
-        """Connects. Raises UnreachableError, HostKeyError, RigError (not let in) or InputError (key file).
-
-        `trust` is the command that pins the board's key, for the message about an unknown or changed one.
-        """
+        """Connects. Raises UnreachableError, HostKeyError (tells `trust`), RigError (not let in), InputError (key)."""
         if access.key_file is not None and not access.key_file.is_file():
-            raise InputError(f"the key file {access.key_file} does not exist", where=where, advice="see `key_file`")
+            raise InputError(f"the key file {access.key_file} does not exist", where=where, advice="see `key` in the inventory")
         deadline = time.monotonic() + deadline_s
         way = endpoint(access)
         for attempt in range(1, _HANDSHAKE_TRIES + 1):

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from boardbench import crew
 from boardbench.board import Door
+from boardbench.errors import BenchError
 from boardbench.inventory import Access, Board, Inventory, load_inventory
 from boardbench.playbook import apply, load
 from boardbench.playbook.recap import Outcome
@@ -140,10 +142,14 @@ class Lab:
 
     def clean(self) -> None:
         """Puts back what `provision` changed on every board. Raises when a board is not as it should be."""
-        for name in BOARDS:
-            with self.door(name) as door:
-                restored = door.call("restore", {"scope": "provision"}, deadline_s=30.0)["restored"]
-            assert isinstance(restored, list)
+
+        def restore(board: Board) -> list[dict[str, Any]]:
+            with Door.open(board, self.known_hosts) as door:
+                restored: list[dict[str, Any]] = door.call("restore", {"scope": "provision"}, deadline_s=30.0)["restored"]  # type: ignore[assignment]
+                return restored
+
+        for name, restored in crew.each(list(self.inventory().boards.values()), restore).items():
+            assert not isinstance(restored, BenchError), restored
             assert [entry for entry in restored if not entry["ok"]] == [], name
 
     def board_folder(self, name: str) -> Path:

@@ -92,19 +92,20 @@ def test_a_crew_of_nobody_is_refused() -> None:
 
 
 _INTERRUPTED = """
-import sys, time
+import os, sys, time
 sys.path.insert(0, {tests!r})
 from test_crew import _boards
 from boardbench.crew import check_stop, each
 def work(board):
-    print("began", board.name, flush=True)
+    os.write(1, f"began {{board.name}}\\n".encode())  # in one piece: print is not, from two threads
     try:
         while True:
             check_stop()
             time.sleep(0.02)
     finally:
         check_stop()  # told once: cleaning up is not disturbed
-        print("cleaned", board.name, flush=True)
+        time.sleep(0.5)  # and waited for, also by the thread that the Ctrl-C woke
+        os.write(1, f"cleaned {{board.name}}\\n".encode())
 try:
     each(_boards(4), work, at_once=2)
 except KeyboardInterrupt:

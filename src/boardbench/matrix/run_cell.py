@@ -122,7 +122,7 @@ def prepare(bench: Bench, door: DoorLike, cell: Cell, attempt: int) -> tuple[Map
         "campaign": bench.campaign,
         "scope": bench.scope,
         "strays": harness_of(plan).as_dict(),
-        "cache_files": None,
+        "cache_files": _cache_files(bench) if "cache" in plan.matrix.gates else None,
         "settings": settings,
         "logger": {"argv": [PYTHON, LOGGER_SCRIPT], "period_s": plan.logger_period_s},
         "cool": None
@@ -148,6 +148,12 @@ def prepare(bench: Bench, door: DoorLike, cell: Cell, attempt: int) -> tuple[Map
         # A run from a wrong start cannot count, so it is not made; the next attempt may find a better start.
         raise RigError(f"not at the start condition: {'; '.join(failed)}", where=board, transient=True)
     return evidence
+
+
+def _cache_files(bench: Bench) -> list[str]:
+    """Files on the board that must have left memory: the workload's own, which nothing uses before the start."""
+    name = bench.plan.matrix.workload
+    return [script(name, str(entry["name"])) for entry in bench.payloads[name]]
 
 
 def start(bench: Bench, door: DoorLike, cell: Cell, attempt: int, evidence: tuple[Mapping[str, Any], ...]) -> Attempt:

@@ -76,6 +76,20 @@ class CampaignReport:
     spreads: Mapping[str, float | None]
     counts: Mapping[str, int]
 
+    def remarks(self) -> dict[str, list[str]]:
+        """Each note once, with the cells that it is about; boards named alone when it holds in all of their arms."""
+        found: dict[str, list[CellFigures]] = {}
+        for cell in self.cells:
+            for text in cell.notes:
+                found.setdefault(text, []).append(cell)
+        shown: dict[str, list[str]] = {}
+        for text, cells in found.items():
+            for board in dict.fromkeys(cell.board for cell in cells):
+                here = [cell.arm for cell in cells if cell.board == board]
+                everywhere = len(here) == len([cell for cell in self.cells if cell.board == board])
+                shown.setdefault(text, []).extend([board] if everywhere else [f"{board} {arm}" for arm in here])
+        return shown
+
     def as_json(self) -> dict[str, object]:
         """One document: per board and arm the figures, per arm the spread, the counts, and whether it is virtual."""
         boards: dict[str, dict[str, object]] = {}
@@ -203,9 +217,12 @@ def thermal_samples(log: ThermalLog) -> list[ThermalSample]:
 
 
 def _unread(log: ThermalLog) -> list[str]:
-    """How many readings are missing, by column: a sensor that fails is told, not hidden."""
+    """Which readings are missing: a sensor that fails is told, not hidden. One that never answers is told in short."""
     counts: dict[str, int] = {}
     for entry in log.missing:
         for part in filter(None, entry.split(";")):
             counts[part] = counts.get(part, 0) + 1
-    return [f"{count} of {len(log.rows)} readings missing: {part}" for part, count in sorted(counts.items())]
+    never = [part for part, count in counts.items() if count == len(log.rows)]
+    notes = [f"not measured: {'; '.join(part.replace('=', ': ') for part in never)}"] if never else []
+    some = {part: count for part, count in counts.items() if part not in never}
+    return notes + [f"{count} of {len(log.rows)} readings missing: {part}" for part, count in sorted(some.items())]

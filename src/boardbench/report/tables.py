@@ -186,8 +186,8 @@ def print_report(report: CampaignReport) -> None:
             console.print(f"[bold red]missing[/] {label}: {escape(cell.missing_why)}")
         for reason in cell.invalid_reasons:
             console.print(f"[bold red]invalid[/] {label}: {escape(reason)}")
-        for remark in cell.notes:
-            console.print(f"note {label}: {escape(remark)}")
+    for remark, labels in report.remarks().items():
+        console.print(f"note {escape(remark)} ({escape(', '.join(labels))})")
     counts = report.counts
     console.print(
         f"{counts['valid']} valid, {counts['invalid']} invalid, {counts['missing']} missing of {counts['cells']} cells"

@@ -116,10 +116,10 @@ def test_a_cooled_run_never_throttles_and_says_why_the_seconds_are_absent(tmp_pa
         assert "regulation_celsius.model" in board["reasons"]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(
     ("cooling", "idle", "windows"),
-    [("fanless", 38.5, 12), ("fanless", 43.5, 12), ("fanless", 41.0, 5), ("active", 41.0, 6)],
+    [("fanless", 38.5, 9), ("fanless", 43.5, 9), ("fanless", 41.0, 5), ("active", 41.0, 6)],
 )
 def test_boards_that_differ_from_the_model_by_a_few_percent_still_fit(
     tmp_path: Path, cooling: str, idle: float, windows: int, seed: int
