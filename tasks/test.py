@@ -24,11 +24,19 @@ def test(c: Context, only: str = "tests", match: str = "", full: bool = False) -
     from boardbench.virtual.host_packages import ensure
 
     ensure("auto", note)
-    arguments = [sys.executable, "-m", "pytest", only]
+    # Most tests wait for boards: more workers than cores. A file's tests share its fleet, so they stay together.
+    arguments = [sys.executable, "-m", "pytest", only, "-n", "4", "--dist", "loadfile"]
     if match:
         arguments += ["-k", match]
-    if not full:
-        arguments += ["-m", "not slow and not perf"]
+    arguments += ["-m", "not perf" if full else "not slow and not perf"]
+    code = _pytest(arguments)
+    if full:
+        # What is timed runs alone.
+        code = _pytest([sys.executable, "-m", "pytest", only, "-m", "perf"]) or code
+    return code
+
+
+def _pytest(arguments: list[str]) -> int:
     return subprocess.run(arguments, cwd=project_dir(), env={**os.environ, "LC_ALL": "C.UTF-8"}).returncode
 
 

@@ -323,7 +323,8 @@ class SshLink:
     def open(cls, access: Access, known_hosts: Path, *, where: str, deadline_s: float, trust: str = "") -> SshLink:
         """Connects. Raises UnreachableError, HostKeyError (tells `trust`), RigError (not let in), InputError (key)."""
         if access.key_file is not None and not access.key_file.is_file():
-            raise InputError(f"the key file {access.key_file} does not exist", where=where, advice="see `key` in the inventory")
+            what = f"the key file {access.key_file} does not exist"
+            raise InputError(what, where=where, advice="see `key` in the inventory")
         deadline = time.monotonic() + deadline_s
         way = endpoint(access)
         for attempt in range(1, _HANDSHAKE_TRIES + 1):

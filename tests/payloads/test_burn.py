@@ -163,7 +163,14 @@ def test_a_wrong_command_line_ends_with_2(tmp_path: Path, arguments: list[str]) 
 
 def _status(folder: Path, **values: object) -> Path:
     (folder / "load").mkdir(parents=True, exist_ok=True)
-    status = {"kind": "bwrap", "board_kind": "nanopi-r76s", "time_scale": 60.0, "clock_factor": 1.0, "cpu_share": 1.0, **values}
+    status = {
+        "kind": "bwrap",
+        "board_kind": "nanopi-r76s",
+        "time_scale": 60.0,
+        "clock_factor": 1.0,
+        "cpu_share": 1.0,
+        **values,
+    }
     (folder / "new").write_text(json.dumps(status))
     (folder / "new").rename(folder / "status.json")
     return folder

@@ -45,7 +45,8 @@ def make_board(name: str, kind: str, serial_seed: str, time_scale: float) -> Liv
             f"boards of kind {kind!r} cannot be virtual", where=name, advice=f"use one of {', '.join(_KINDS)}"
         )
     serial = hashlib.sha256(serial_seed.encode()).hexdigest()
-    return _KINDS[kind].make_board(name, serial, make(kind, name), time_scale)
+    board: LiveBoard = _KINDS[kind].make_board(name, serial, make(kind, name), time_scale)
+    return board
 
 
 def make_tree(board: LiveBoard, drop: Callable[[int], None]) -> Tree:

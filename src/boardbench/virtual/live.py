@@ -145,8 +145,11 @@ class LiveBoard:
 
     def reset(self) -> None:
         """What a reboot does to the settings: all back to power-on values (the silicon stays as warm as it is)."""
-        for clock in (*self.policies, self.gpu, *([self.npu] if self.npu else [])):
-            clock.reset()
+        for policy in self.policies:
+            policy.reset()
+        for device in (self.gpu, self.npu):
+            if device is not None:
+                device.reset()
         self.offline_cpus.clear()
         self.swappiness = 60
         self.stir()
