@@ -28,7 +28,7 @@ def _measure(rig: Any, json: bool) -> tuple[dict[str, Any], int]:
     from tasks.provision import run_playbook
 
     _heading(2, "provision: make the boards match playbooks/provision.yml")
-    code = run_playbook(rig, project_file("playbooks/provision.yml"), check=False, diff=False, tags="", json=json)
+    code = run_playbook(rig, project_file("playbooks/provision.yml"), json=json, quiet=True)
     if code != ExitCode.OK:
         return {"failed": "provision"}, code
     _heading(3, f"bench --matrix {MATRIX}: actively cooled, then fanless")
@@ -71,7 +71,7 @@ def demo(c: Context, kind: str = "", time_scale: float = 0.0, json: bool = False
         rig = open_rig("", "", fleet_name=FLEET, kind=kind, time_scale=time_scale)
         document, code = _measure(rig, json)
         _heading(7, "teardown: leave the boards as they were found, then stop them")
-        torn = run_playbook(rig, project_file("playbooks/teardown.yml"), check=False, diff=False, tags="", json=json)
+        torn = run_playbook(rig, project_file("playbooks/teardown.yml"), json=json, quiet=True)
     finally:
         Fleet.open(FLEET).down()
     note("the virtual boards are stopped; nothing of them is left")

@@ -17,14 +17,16 @@ HELP = {
 }
 
 
-def run_playbook(rig: Any, path: Path, *, check: bool, diff: bool, tags: str, json: bool) -> int:
+def run_playbook(
+    rig: Any, path: Path, *, check: bool = False, diff: bool = False, tags: str = "", json: bool, quiet: bool = False
+) -> int:
     """Apply one playbook to the chosen boards, print what happens and the recap; returns the exit code."""
     from boardbench.board import Door
     from boardbench.playbook import apply, load
     from boardbench.report.steps import StepPrinter
 
     playbook = load.load(path, rig.inventory)
-    printer = StepPrinter(check=check, diff=diff)
+    printer = StepPrinter(check=check, diff=diff, quiet=quiet)
     outcome = apply.run(
         rig.inventory,
         rig.boards,

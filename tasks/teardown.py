@@ -23,7 +23,7 @@ def teardown(
     from tasks._files import project_file
 
     path = project_file(playbook)
-    return run_playbook(open_rig(inventory, limit), path, check=check, diff=diff, tags="", json=json)
+    return run_playbook(open_rig(inventory, limit), path, check=check, diff=diff, json=json)
 
 
 VERBS = (teardown,)

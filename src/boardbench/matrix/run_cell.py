@@ -88,6 +88,11 @@ class Bench:
         return (self.plan.wall_s(cool.timeout_s) if cool else 0.0) + self.timings.prepare_s
 
     @property
+    def patience_s(self) -> float:
+        """How long a board may stay away before its cell is given up; virtual boards live faster and reboot at once."""
+        return max(self.timings.patience_s / self.plan.time_scale, min(self.timings.patience_s, 15.0))
+
+    @property
     def hold_s(self) -> float:
         """A hold that outlives cooling, the silent window and the time to get the board back after it."""
         return self.prepare_s + self.limit_s + self.timings.start_s + self.timings.patience_s + 120.0
@@ -211,7 +216,7 @@ def collect_run(bench: Bench, board: Board, begun: Attempt) -> dict[str, Any]:
     Raises the last UnreachableError or DeadlineError when the patience is used up (the run stays on the board), or any
     other BenchError at once.
     """
-    deadline = time.monotonic() + bench.timings.patience_s
+    deadline = time.monotonic() + bench.patience_s
     watch_s = bench.plan.wall_s(bench.plan.matrix.interval_s) + bench.timings.window_slack_s
     rules = bench.rules(bench.plan.arm("-".join(begun.arm.values())))
     while True:

@@ -15,11 +15,16 @@ STYLES = {"changed": "yellow", "failed": "bold red", "unreachable": "bold red", 
 
 
 class StepPrinter:
-    """Prints step events of many boards as they come; called from several threads."""
+    """Prints step events of many boards as they come; called from several threads.
 
-    def __init__(self, *, check: bool, diff: bool) -> None:
+    What a step changes is shown when it was asked for (`check`, `diff`) or when the step failed; `quiet` shows failures
+    and the recap only.
+    """
+
+    def __init__(self, *, check: bool, diff: bool, quiet: bool = False) -> None:
         self._check = check
         self._diff = diff
+        self._quiet = quiet
         self._console = Console(highlight=False, soft_wrap=True)
         self._lock = threading.Lock()
 
@@ -31,14 +36,15 @@ class StepPrinter:
         if state == "ok":
             return
         message = str(event.get("message") or "")
-        if state == "skipped" and not message:
+        if (state == "skipped" and not message) or (self._quiet and state == "changed"):
             return
         shown = "would change" if state == "changed" and self._check else state
         style = STYLES.get(state, "")
         with self._lock:
             tail = f": {escape(message)}" if message else ""
             self._console.print(f"{escape(board):<8} [{style}]{shown:<12}[/] {escape(str(event['id']))}{tail}")
-            for change in event.get("changes") or []:
+            detailed = self._check or self._diff or state == "failed"
+            for change in (event.get("changes") or []) if detailed else []:
                 self._console.print(f"         {escape(_change(change))}", style="dim")
             if self._diff and event.get("diff"):
                 self._console.print(escape(str(event["diff"])))
