@@ -119,8 +119,8 @@ class Workers:
         os._exit(0)
 
     def operations(self):
-        """All operations done so far."""
-        return sum(self._counts)
+        """All operations done so far, and the time until which they are counted."""
+        return sum(self._counts), time.monotonic()
 
     def tick(self):
         """Raises Trouble when a worker has ended by itself: then the rest measures something else."""
@@ -193,9 +193,12 @@ class VirtualLoad:
         self._status, self._status_at = status, time.monotonic()
 
     def operations(self):
-        """The operations that were done so far, each standing for twenty."""
+        """The operations done so far, each standing for twenty, and the time until which they are counted.
+
+        Doing them takes a moment, and longer on a busy host: that moment belongs to the next count.
+        """
         self._keep_pace()
-        return self._done * VIRTUAL_OPERATIONS_PER_DONE
+        return self._done * VIRTUAL_OPERATIONS_PER_DONE, self._counted_to
 
     def _keep_pace(self):
         """Does what the board would have done since the last time, at the factors of that time."""
@@ -251,8 +254,8 @@ class Meter:
         self._load = load
         self._interval_s = interval_s
         self._index = 0
-        self._start = self.began = time.monotonic()
-        self._before = load.operations()
+        self._before, self._start = load.operations()
+        self.began = self._start
 
     @property
     def due(self):
@@ -261,7 +264,7 @@ class Meter:
 
     def close_interval(self, shortest_s=0.0):
         """Writes the interval up to now, unless it is shorter than that."""
-        operations, end = self._load.operations(), time.monotonic()
+        operations, end = self._load.operations()
         seconds = end - self._start
         if seconds <= shortest_s:
             return
