@@ -16,8 +16,8 @@ Jetson: of the GPU), so that the thermal model heats up. It is one process, whic
     threads x 1000 operations/s x clock_factor x cpu_share
 
 with the factors that the board gives now, and does one operation in twenty for real (each an eighth as big), since
-several virtual boards share one host. What is counted is what was done, twentyfold: a host too busy to keep the pace
-shows. The start line says `"virtual": true`. Python >= 3.8, standard library only.
+several virtual boards share one host. What is counted is what was done, twentyfold. The start line says
+`"virtual": true`. Python >= 3.8, standard library only.
 """
 
 import argparse
