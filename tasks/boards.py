@@ -39,7 +39,10 @@ def boards(c: Context, inventory: str = "", limit: str = "", json: bool = False)
         print_table(facts_table(rig.boards, answers))
         for error in failed.values():
             note(f"inv: {error}")
-    return ExitCode.RIG if failed else ExitCode.OK
+    if not failed:
+        return ExitCode.OK
+    # As `provision` has it: 3 only when no board could be asked.
+    return ExitCode.RIG if len(failed) == len(answers) else ExitCode.OUTCOME
 
 
 @verb(

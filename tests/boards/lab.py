@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +30,8 @@ from .rig import BOARDS, TIME_SCALE
 
 PROJECT = Path(__file__).resolve().parents[2]
 OTHERS = ("jetson", "king", "jack")
+# A fan that is always on.
+COOLING = "    cooling: {driver: command, active: ['true'], fanless: ['false'], read: [echo, active]}"
 # A playbook that every board can follow, in a folder of its own that `./inv teardown` or `clean` removes.
 PLAYBOOK = """\
 version: 1
@@ -66,8 +68,7 @@ class Lab:
     doors: dict[str, list[Door]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.access = dict(self.fleet.access())
-        self.known_hosts.write_text(self.fleet.known_hosts.read_text())
+        self.as_it_was()
 
     @property
     def known_hosts(self) -> Path:
@@ -80,7 +81,7 @@ class Lab:
         for name, kind in BOARDS.items():
             at = self.access[name]
             way = f"{{host: {at.host}, port: {at.port}, user: {at.user}, key: {at.key_file}}}"
-            lines += [f"  {name}:", f"    kind: {kind}", f"    access: {way}", "    capabilities: [cpufreq]"]
+            lines += [f"  {name}:", f"    kind: {kind}", f"    access: {way}", "    capabilities: [cpufreq]", COOLING]
         path = self.folder / "lab.yml"
         path.write_text("\n".join(lines) + "\n")
         return path
@@ -116,20 +117,52 @@ class Lab:
         playbook = load.load(self.playbook_file(more, deadline_s), inventory)
         return apply.run(inventory, list(inventory.boards.values()), playbook, open_door=open_door)
 
-    def inv(self, *words: str, timeout_s: float = 60.0) -> Done:
-        """The command line, as a user types it, with this inventory. It must never show a traceback."""
-        argv = [sys.executable, "-m", "tasks", *words, "-i", str(self.inventory_file())]
+    def inv(self, *words: str) -> Done:
+        """The command line, as a user types it, with this inventory."""
+        return self.run(*words, "-i", str(self.inventory_file()))
+
+    def run(self, *words: str, timeout_s: float = 60.0) -> Done:
+        """The command line, nothing added."""
+        return self.finished(self.start(*words), timeout_s)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """The command line, running."""
         environment = {
             **os.environ,
             "XDG_STATE_HOME": str(self.folder / "state"),
             "BOARDBENCH_RESULTS": str(self.folder / "results"),
             "LC_ALL": "C.UTF-8",
         }
-        done = subprocess.run(
-            argv, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
-        )  # fmt: skip
-        assert "Traceback" not in done.stdout + done.stderr, done.stderr
-        return Done(done.returncode, done.stdout, done.stderr)
+        return subprocess.Popen(
+            [sys.executable, "-m", "tasks", *words],
+            cwd=PROJECT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finished(self, process: subprocess.Popen[str], timeout_s: float = 60.0) -> Done:
+        """Waits for its end. It must never show a traceback."""
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            raise AssertionError(f"{process.args} took longer than {timeout_s} s:\n{out}\n{err}") from None
+        assert "Traceback" not in out + err, err
+        return Done(process.returncode, out, err)
+
+    def tool(self, *argv: str) -> str:
+        """What a program of the host prints."""
+        return subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+
+    def as_it_was(self) -> Lab:
+        """From now on the right addresses, users, keys and pins again."""
+        self.access = dict(self.fleet.access())
+        self.known_hosts.write_text(self.fleet.known_hosts.read_text())
+        return self
 
     def with_access(self, name: str, **changes: Any) -> None:
         """From now on the inventory says this about the way to the board."""
@@ -145,7 +178,9 @@ class Lab:
 
         def restore(board: Board) -> list[dict[str, Any]]:
             with Door.open(board, self.known_hosts) as door:
-                restored: list[dict[str, Any]] = door.call("restore", {"scope": "provision"}, deadline_s=30.0)["restored"]  # type: ignore[assignment]
+                restored: list[dict[str, Any]] = door.call("restore", {"scope": "provision"}, deadline_s=30.0)[
+                    "restored"
+                ]  # type: ignore[assignment]
                 return restored
 
         for name, restored in crew.each(list(self.inventory().boards.values()), restore).items():
@@ -162,16 +197,14 @@ class Lab:
         assert pid is not None
         return pid
 
-    def reload_sshd(self, name: str) -> None:
-        """Lets the board's sshd read its configuration anew."""
-        processes.send(links.sshd_processes(self.supervisor(name))[0], signal.SIGHUP)
-
-    def await_ssh(self, name: str) -> None:
-        """Returns when the board's sshd greets."""
-        until = time.monotonic() + 10
-        while self.fleet.status().boards[name].state != "up":
-            assert time.monotonic() < until, f"{name} does not answer"
-            time.sleep(0.05)
+    def reload_sshd(self, *names: str) -> None:
+        """Lets the boards' sshd read its configuration anew, and waits until it greets again where it did."""
+        for name in names:
+            processes.send(links.sshd_processes(self.supervisor(name))[0], signal.SIGHUP)
+        # The signal is a matter of milliseconds; until it is taken the old listener would greet.
+        time.sleep(0.2)
+        for name in names:
+            assert until(lambda name=name: self.fleet.status().boards[name].state == "up"), f"{name} does not answer"
 
     def bring_up(self) -> None:
         """Starts the boards that are down."""
@@ -217,3 +250,32 @@ def command_lines(pid: int) -> list[list[str]]:
 def recap_of(outcome: Outcome) -> Mapping[str, Mapping[str, int]]:
     """The counts by board."""
     return {name: board.recap.as_json() for name, board in outcome.boards.items()}
+
+
+def one_clear_error(outcome: Outcome, bad: str) -> BenchError:
+    """The only error of the outcome. It is one line that begins with the board, and the others did all of theirs."""
+    recap = recap_of(outcome)
+    for name in set(BOARDS) - {bad}:
+        counts = recap[name]
+        assert counts["ok"] + counts["changed"] == 2, (name, outcome.as_json())
+        assert (counts["failed"], counts["unreachable"], counts["skipped"]) == (0, 0, 0), name
+    assert list(outcome.errors) == [bad], outcome.as_json()
+    error = outcome.errors[bad]
+    text = str(error)
+    assert text.startswith(f"{bad}: "), text
+    assert "\n" not in text
+    assert "Traceback" not in text
+    assert len(text) < 600, text
+    assert not outcome.boards[bad].recap.good
+    assert outcome.exit_code == 1
+    return error
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+    """Waits for the condition; False when it did not come true in time."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True

@@ -17,7 +17,7 @@ from .rig import BOARDS
 
 pytestmark = pytest.mark.boards
 
-ONE_OF_EACH = dict.fromkeys(BOARDS, {"connections": 1, "execs": 1})
+ONE_OF_EACH = {name: {"connections": 1, "execs": 1} for name in BOARDS}
 
 
 class SshdLogs:
@@ -43,6 +43,19 @@ class SshdLogs:
         return found
 
 
+@pytest.fixture(scope="module")
+def talkative(bwrap_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdLogs]:
+    """The boards' sshd logs, with every login and every session in them."""
+    lab = Lab(bwrap_fleet, tmp_path_factory.mktemp("lab"))
+    with ExitStack() as stack:
+        for name in BOARDS:
+            config = lab.board_folder(name) / "root/etc/ssh/sshd_config"
+            stack.enter_context(replaced(config, config.read_text() + "LogLevel VERBOSE\n", 0o644))
+        lab.reload_sshd(*BOARDS)
+        yield SshdLogs(lab)
+    lab.reload_sshd(*BOARDS)
+
+
 @pytest.fixture
 def lab(bwrap_fleet: Fleet, tmp_path: Path) -> Iterator[Lab]:
     made = Lab(bwrap_fleet, tmp_path)
@@ -51,21 +64,10 @@ def lab(bwrap_fleet: Fleet, tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def logs(lab: Lab) -> Iterator[SshdLogs]:
-    """The boards' sshd logs, with every login and every session in them."""
-    with ExitStack() as stack:
-        for name in BOARDS:
-            config = lab.board_folder(name) / "root/etc/ssh/sshd_config"
-            stack.enter_context(replaced(config, config.read_text() + "LogLevel VERBOSE\n", 0o644))
-            lab.reload_sshd(name)
-        for name in BOARDS:
-            lab.await_ssh(name)
-        made = SshdLogs(lab)
-        made.mark()
-        yield made
-    for name in BOARDS:
-        lab.reload_sshd(name)
-        lab.await_ssh(name)
+def logs(lab: Lab, talkative: SshdLogs) -> SshdLogs:  # noqa: ARG001 - the lab is made first, and cleaned last
+    """Those logs from here on."""
+    talkative.mark()
+    return talkative
 
 
 def settled(logs: SshdLogs, wanted: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -118,13 +120,13 @@ def test_showing_the_boards_costs_one_connection_and_one_exec_each(lab: Lab, log
     assert settled(logs, ONE_OF_EACH) == ONE_OF_EACH
 
 
-def test_what_the_boards_sshd_runs_is_a_constant(lab: Lab, logs: SshdLogs) -> None:
+def test_what_the_boards_sshd_runs_is_a_constant(lab: Lab) -> None:
     """Nothing of a playbook is in the command line: the board's own process list shows only the stub."""
-    secret = "echo-no-such-word; $(reboot)"
-    outcome = lab.provision(f"  - command: {{argv: [sh, -c, 'cp /proc/$PPID/cmdline /etc/bench-faults/line', '{secret}'], "
-                            "creates: /etc/bench-faults/line}\n")  # fmt: skip
+    shell = "cp /proc/$PPID/cmdline /etc/bench-faults/line"
+    odd = "no-such-word; $(reboot)"
+    outcome = lab.provision(f"  - command: {{argv: [sh, -c, '{shell}', '{odd}'], creates: /etc/bench-faults/line}}\n")
     assert all(not counts["failed"] for counts in recap_of(outcome).values()), outcome.as_json()
     line = (lab.board_folder("king") / "root/etc/bench-faults/line").read_text().split("\0")
     assert line[:3] == ["python3", "-IS", "-c"]
-    assert len(line) == 5  # the stub, and the empty word after the last NUL
+    assert len(line) == 5  # the stub, and what follows the last NUL
     assert not any("no-such-word" in word for word in line)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from boardbench import crew
-from boardbench.errors import BenchError, DeadlineError, InputError, RigError, UnreachableError
+from boardbench.errors import BenchError, InputError, RigError
 from boardbench.inventory import Board
 from boardbench.payload import Payload
 from boardbench.results.fetch import DoorLike
@@ -35,8 +35,9 @@ def meet(
 ) -> tuple[dict[str, Met], dict[str, BenchError]]:
     """Facts of all boards at once: those that answered, and the errors of those that did not.
 
-    The boards must have `payloads` just as they are here. Raises any error that is not about reaching a board (a wrong
-    host key, a payload that differs), and when none answers.
+    The boards must have `payloads` just as they are here. A board that is not fit (no answer, another host key, sudo
+    that asks, a payload that differs) costs only its own cells. Raises when none is fit, and errors that are not the
+    rig's.
     """
 
     def ask(board: Board) -> Met:
@@ -55,7 +56,7 @@ def meet(
     met: dict[str, Met] = {}
     lost: dict[str, BenchError] = {}
     for name, outcome in crew.each(boards, ask).items():
-        if isinstance(outcome, UnreachableError | DeadlineError):
+        if isinstance(outcome, RigError):
             lost[name] = outcome
         elif isinstance(outcome, BenchError):
             raise outcome

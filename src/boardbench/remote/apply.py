@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any, Callable
 
@@ -13,6 +14,7 @@ from .system import System
 from .wire import Call
 
 _HIDDEN = "(secret)"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Outcome:
@@ -134,7 +136,8 @@ def run_step(step: dict[str, Any], system: System, facts: Facts, *, diff: bool) 
     except OSError as error:
         name = error.filename if isinstance(error.filename, str) else ""
         shown = system.places.on_board(name)
-        return _outcome("failed", step, planned, diff, f"{shown}: {error.strerror}" if shown else str(error))
+        what = f"{shown}: {error.strerror}" if shown else str(error)
+        return _outcome("failed", step, planned, diff, f"{what}; make room" if error.errno in _FULL else what)
     return _outcome("changed" if planned.changes else "ok", step, planned, diff, planned.message)
 
 

@@ -28,8 +28,12 @@ class Record:
         }
         os.makedirs(places.calls, mode=0o755, exist_ok=True)
         partial = self._path + ".partial"
-        with open(partial, "w", encoding="utf-8") as file:
-            json.dump(content, file)
+        try:
+            with open(partial, "w", encoding="utf-8") as file:
+                json.dump(content, file)
+        except OSError as error:
+            error.filename = error.filename or partial
+            raise
         os.rename(partial, self._path)
 
     def remove(self) -> None:

@@ -104,11 +104,16 @@ class Journal:
         self._prepare()
         os.makedirs(self.files, mode=0o700, exist_ok=True)
         name = f"{len(os.listdir(self.files)):06d}"
-        with open(path, "rb") as source, open(os.path.join(self.files, name), "xb") as target:
-            os.fchmod(target.fileno(), 0o600)
-            shutil.copyfileobj(source, target, 1024 * 1024)
-            target.flush()
-            os.fsync(target.fileno())
+        copy = os.path.join(self.files, name)
+        try:
+            with open(path, "rb") as source, open(copy, "xb") as target:
+                os.fchmod(target.fileno(), 0o600)
+                shutil.copyfileobj(source, target, 1024 * 1024)
+                target.flush()
+                os.fsync(target.fileno())
+        except OSError as error:
+            error.filename = error.filename or copy
+            raise
         _sync_folder(self.files)
         return name
 
@@ -127,6 +132,9 @@ class Journal:
             while view:
                 view = view[os.write(fd, view) :]
             os.fsync(fd)
+        except OSError as error:
+            error.filename = self.path
+            raise
         finally:
             os.close(fd)
         self._whole_bytes += len(line)

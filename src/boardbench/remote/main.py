@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
@@ -85,7 +86,8 @@ def _bug(error: BaseException) -> Failure:
 def _io_failure(error: OSError) -> Failure:
     """An operating system error that no verb has explained: the board's trouble, with its place in the code."""
     name = error.filename if isinstance(error.filename, str) else ""
-    return Failure(RIG, f"{error.strerror or error} ({_where(error)})", name)
+    advice = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return Failure(RIG, f"{error.strerror or error} ({_where(error)})", name, advice)
 
 
 def run_verb(request: dict[str, Any], call: Call) -> dict[str, Any]:

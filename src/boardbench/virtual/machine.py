@@ -81,6 +81,9 @@ class Machine:
         # nspawn: through the board's own mounts, because the layers of a mounted overlay must not be written to.
         root = self.folder / "root" if self.kind == "bwrap" else Path(f"/proc/{init}/root")
         write_whole(root / "etc/ssh/host_key", self.shown_key.read_text(encoding="ascii"), mode=0o600)
+        # Who compares fingerprints on the board itself reads this file.
+        public = self.shown_key.with_name(self.shown_key.name + ".pub")
+        write_whole(root / "etc/ssh/host_key.pub", public.read_text(encoding="ascii"))
         listener = links.sshd_processes(supervisor.pid)[0]
         processes.send(listener, signal.SIGHUP)
         self.await_answer(time.monotonic() + 10.0)

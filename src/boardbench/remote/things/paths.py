@@ -172,7 +172,10 @@ def write(path: str, content: bytes | str, mode: int, uid: int, gid: int) -> Non
             own(partial, mode, uid, gid)
             os.fsync(target.fileno())
         os.rename(partial, path)
-    except OSError:
+    except OSError as error:
         if os.path.exists(partial):
             os.unlink(partial)
+        # A write to an open file does not name it, and the user must learn which disk is full.
+        if error.filename is None:
+            error.filename = path
         raise
