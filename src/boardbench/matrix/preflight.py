@@ -21,6 +21,10 @@ CHECK_SCOPE = "campaign-check"
 """A scope is asked for even when nothing is changed."""
 
 
+class NotProvisionedError(RigError):
+    """A board lacks a payload as it is here. Boards that run different programs are not compared: nothing starts."""
+
+
 @dataclass(frozen=True)
 class Met:
     """A board's facts, and how far its wall clock is ahead of ours, with the bound of that (half a round trip)."""
@@ -36,8 +40,7 @@ def meet(
     """Facts of all boards at once: those that answered, and the errors of those that did not.
 
     The boards must have `payloads` just as they are here. A board that is not fit (no answer, another host key, sudo
-    that asks, a payload that differs) costs only its own cells. Raises when none is fit, and errors that are not the
-    rig's.
+    that asks) costs only its own cells. Raises when none is fit, NotProvisionedError, and errors that are not the rig's.
     """
 
     def ask(board: Board) -> Met:
@@ -56,7 +59,7 @@ def meet(
     met: dict[str, Met] = {}
     lost: dict[str, BenchError] = {}
     for name, outcome in crew.each(boards, ask).items():
-        if isinstance(outcome, RigError):
+        if isinstance(outcome, RigError) and not isinstance(outcome, NotProvisionedError):
             lost[name] = outcome
         elif isinstance(outcome, BenchError):
             raise outcome
@@ -146,7 +149,7 @@ def check_room(met: Mapping[str, Met]) -> None:
 
 
 def _check_payloads(door: DoorLike, board: Board, payloads: Sequence[Payload]) -> None:
-    """What is on the board is byte for byte what is in the checkout. Raises RigError."""
+    """What is on the board is byte for byte what is in the checkout. Raises NotProvisionedError."""
     for payload in payloads:
         steps = [
             {
@@ -160,7 +163,7 @@ def _check_payloads(door: DoorLike, board: Board, payloads: Sequence[Payload]) -
         args = {"scope": CHECK_SCOPE, "steps": steps, "check": True, "diff": False, "stop_on_failure": False}
         recap = door.call("apply", args, deadline_s=FACTS_S).get("recap")
         if not isinstance(recap, Mapping) or recap.get("changed") != 0 or recap.get("failed") != 0:
-            raise RigError(
+            raise NotProvisionedError(
                 f"payload {payload.name} is not on the board as it is in {payload.folder}",
                 where=board.name,
                 advice="run ./inv provision first",
