@@ -259,8 +259,11 @@ class Meter:
 
     @property
     def due(self):
-        """When the interval ends, on a grid that neither drifts nor bunches up."""
-        return self.began + (int((self._start - self.began) / self._interval_s + 1e-6) + 1) * self._interval_s
+        """When the interval ends, on a grid that does not drift.
+
+        From the nearest edge of the grid: a start a moment before an edge must not give an interval of that moment.
+        """
+        return self.began + (int((self._start - self.began) / self._interval_s + 0.5) + 1) * self._interval_s
 
     def close_interval(self, shortest_s=0.0):
         """Writes the interval up to now, unless it is shorter than that."""

@@ -40,7 +40,8 @@ def meet(
     """Facts of all boards at once: those that answered, and the errors of those that did not.
 
     The boards must have `payloads` just as they are here. A board that is not fit (no answer, another host key, sudo
-    that asks) costs only its own cells. Raises when none is fit, NotProvisionedError, and errors that are not the rig's.
+    that asks) costs only its own cells. Raises when none is fit, NotProvisionedError, and errors that are not
+    the rig's.
     """
 
     def ask(board: Board) -> Met:

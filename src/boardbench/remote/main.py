@@ -48,6 +48,10 @@ def _streams() -> tuple[int, int]:
     return source, sink
 
 
+# The deadline's guard has been woken by then; ending stubborn children takes it about a second.
+GUARD_S = 10.0
+
+
 def check_request(request: dict[str, Any]) -> dict[str, Any]:
     """The request itself, or Failure `bad-input` that says which part of it is wrong."""
     if not _ID.match(str(request.get("call", ""))):
@@ -134,6 +138,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _serve(request: dict[str, Any], call: Call, record: Record) -> int:
     try:
         value = run_verb(request, call)
+        if call.remaining_s() == 0:
+            # What a step could not do in the time of the call is the call's deadline, not the step's failure:
+            # the guard says so and ends this process.
+            call.ending.wait(GUARD_S)
+            raise Failure(RIG, f"deadline: not done within {call.deadline_s:g} s", call.verb, transient=True)
     except Failure as failure:
         name, fields, code = "error", failure.fields(), 1
     else:
