@@ -9,7 +9,7 @@ import sys
 from invoke import Context
 
 from boardbench.locations import project_dir
-from tasks._verb import note, verb
+from tasks._verb import emit, note, verb
 
 
 @verb(
@@ -19,7 +19,7 @@ from tasks._verb import note, verb
         "full": "also the long ones and the timed ones",
     }
 )
-def test(c: Context, only: str = "tests", match: str = "", full: bool = False) -> int:
+def test(c: Context, only: str = "tests", match: str = "", full: bool = False, json: bool = False) -> int:
     """Run the tests: style, types, import rule, units, the door, virtual boards, the demo."""
     from boardbench.virtual.host_packages import ensure
 
@@ -29,15 +29,20 @@ def test(c: Context, only: str = "tests", match: str = "", full: bool = False) -
     if match:
         arguments += ["-k", match]
     arguments += ["-m", "not perf" if full else "not slow and not perf"]
-    code = _pytest(arguments)
+    code = _pytest(arguments, quiet=json)
     if full:
         # What is timed runs alone.
-        code = _pytest([sys.executable, "-m", "pytest", only, "-m", "perf"]) or code
+        code = _pytest([sys.executable, "-m", "pytest", only, "-m", "perf"], quiet=json) or code
+    if json:
+        emit({"exit_code": code, "passed": code == 0})
     return code
 
 
-def _pytest(arguments: list[str]) -> int:
-    return subprocess.run(arguments, cwd=project_dir(), env={**os.environ, "LC_ALL": "C.UTF-8"}).returncode
+def _pytest(arguments: list[str], *, quiet: bool) -> int:
+    """Runs pytest; `quiet` sends what it prints to stderr, so that stdout keeps the one document."""
+    output = sys.stderr if quiet else None
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    return subprocess.run(arguments, cwd=project_dir(), env=environment, stdout=output).returncode
 
 
 VERBS = (test,)
