@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.boards
 KINDS = ["bwrap", pytest.param("nspawn", marks=pytest.mark.nspawn)]
 PAIR = {"ann": "nanopi-r76s", "bob": "jetson-orin-nano"}
 # Longest time to ssh on four boards. Far above what was measured (about 1 s), so that a busy machine does not fail it.
-UP_LIMIT_S = {"bwrap": 10.0, "nspawn": 15.0}
 
 
 @pytest.fixture
@@ -61,15 +59,11 @@ def assert_nothing_left(fleet: Fleet, marks: list[Mark], addresses: list[str]) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_four_boards_come_up_fast_and_down_leaves_nothing(own: Fleet, kind: str) -> None:
+def test_four_boards_come_up_and_down_leaves_nothing(own: Fleet, kind: str) -> None:
     needs(kind)
     progress: list[str] = []
-    began = time.monotonic()
     status = own.up(BOARDS, kind=kind, on_progress=progress.append)
-    took_s = time.monotonic() - began
-    print(f"4 {kind} boards up in {took_s:.2f} s")
     assert {board.state for board in status.boards.values()} == {"up"}
-    assert took_s < UP_LIMIT_S[kind]
     assert all(any(line.startswith(f"{name}: ") for line in progress) for name in BOARDS)
     marks = all_processes(own)
     assert len(marks) > 2 * len(BOARDS)

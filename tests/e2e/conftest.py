@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,10 +73,22 @@ class Bench:
         return Done(process.returncode, out, err)
 
 
+@contextmanager
+def own_bench() -> Iterator[Bench]:
+    """A bench whose virtual fleets are stopped and whose folders are removed at the end.
+
+    Not below /tmp: where that is a file system in memory, the boards' page caches can never be dropped.
+    """
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="boardbench-e2e-") as folder:
+        made = Bench(Path(folder) / "state", Path(folder) / "results")
+        try:
+            yield made
+        finally:
+            made.inv("virtual.down")
+
+
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One bench a module; its virtual fleets are stopped at the end."""
-    folder = tmp_path_factory.mktemp("bench")
-    made = Bench(folder / "state", folder / "results")
-    yield made
-    made.inv("virtual.down")
+def bench() -> Iterator[Bench]:
+    """One bench a module."""
+    with own_bench() as made:
+        yield made

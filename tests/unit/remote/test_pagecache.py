@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "model.gguf"
+def model() -> Iterator[Path]:
+    # /tmp may be a file system in memory, whose pages never leave; /var/tmp is to survive reboots, so it is a disk.
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="boardbench-pagecache-") as folder:
+        yield _written(Path(folder) / "model.gguf")
+
+
+def _written(path: Path) -> Path:
     path.write_bytes(os.urandom(1 << 20))
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
