@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import os
@@ -340,7 +341,9 @@ def test_the_private_names_that_raise_paramikos_rekey_limits_are_still_the_ones_
         assert exchanges == []
         # With the names set low it must re-key: so they are what decides.
         transport.packetizer.REKEY_BYTES = 1 << 20
-        door.call("flood", {"pieces": 16}, deadline_s=30, on_data=lambda *_: None)
+        # And the call may die of it: that is paramiko #822, for which they are raised.
+        with contextlib.suppress(RigError):
+            door.call("flood", {"pieces": 16}, deadline_s=30, on_data=lambda *_: None)
         assert exchanges
 
 

@@ -12,7 +12,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from boardbench import ssh
 from boardbench.errors import RigError
+from boardbench.inventory import Access
 from boardbench.virtual import identity, links, nspawn, processes
 from boardbench.virtual.processes import Mark
 from boardbench.virtual.sandbox import BootPlan, write_whole
@@ -86,7 +88,7 @@ class Machine:
         write_whole(root / "etc/ssh/host_key.pub", public.read_text(encoding="ascii"))
         listener = links.sshd_processes(supervisor.pid)[0]
         processes.send(listener, signal.SIGHUP)
-        self.await_answer(time.monotonic() + 10.0)
+        self._await_key(public.read_text(encoding="ascii").split()[1], time.monotonic() + 10.0)
 
     def supervisor(self) -> Mark | None:
         """The running supervisor; None when the board is down."""
@@ -137,6 +139,18 @@ class Machine:
     def await_answer(self, deadline: float) -> None:
         """Returns when the board's ssh answers. Raises RigError with the board's last words when it does not."""
         while not self.answers(timeout_s=_BANNER_TIMEOUT_S):
+            self._raise_if_dead_or_late(deadline)
+            time.sleep(_POLL_S)
+
+    def _await_key(self, key_base64: str, deadline: float) -> None:
+        """Returns when the board shows this key: until its sshd has started anew, the old one still answers."""
+        access = Access(host=self.address, port=self.port)
+        while True:
+            try:
+                if ssh.host_key(access, where=self.name, deadline_s=2.0).get_base64() == key_base64:
+                    return
+            except RigError:
+                pass  # between the old and the new one nobody listens
             self._raise_if_dead_or_late(deadline)
             time.sleep(_POLL_S)
 
