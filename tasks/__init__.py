@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from invoke import Collection
 
-from tasks import bench, boards, collect, demo, provision, report, teardown, test, validate, virtual
+from tasks import (
+    audit,
+    bench,
+    boards,
+    collect,
+    demo,
+    doctor,
+    lease,
+    plan,
+    provision,
+    report,
+    status,
+    teardown,
+    test,
+    validate,
+    virtual,
+)
 
 namespace = Collection()
-for _module in (demo, provision, bench, collect, validate, report, teardown, test):
+for _module in (demo, doctor, provision, plan, bench, collect, validate, report, teardown, status, lease, audit, test):
     for _task in _module.VERBS:
         namespace.add_task(_task)
 namespace.add_collection(Collection.from_module(boards))

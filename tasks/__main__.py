@@ -14,11 +14,14 @@ from boardbench.errors import ExitCode
 from tasks import namespace
 
 # Invoke cannot make a positional argument optional: for these verbs a bare first word stands for the named option.
-OPTIONAL_WORD = {"collect": "--campaign", "report": "--campaign", "validate": "--path"}
+OPTIONAL_WORD = {"audit": "--path", "collect": "--campaign", "report": "--campaign", "validate": "--path"}
+# Of these every bare word does.
+ANY_WORDS = {"audit"}
 
 SECTIONS = (
     ("The whole way", ("demo",)),
-    ("Step by step", ("provision", "bench", "collect", "validate", "report", "teardown")),
+    ("Step by step", ("provision", "plan", "bench", "collect", "validate", "report", "teardown")),
+    ("Looking", ("doctor", "status", "lease", "audit")),
     ("Boards", ("boards", "boards.trust")),
     ("Virtual boards", ("virtual.up", "virtual.status", "virtual.down", "virtual.fit")),
     ("Working on boardbench", ("test",)),
@@ -45,9 +48,11 @@ class BenchProgram(Program):
         super().normalize_argv(argv)
         words = list(self.argv)
         for at, word in enumerate(words[1:], start=1):
-            following = words[at + 1] if at + 1 < len(words) else ""
-            if word in OPTIONAL_WORD and following and not following.startswith("-"):
-                words.insert(at + 1, OPTIONAL_WORD[word])
+            following = at + 1
+            while word in OPTIONAL_WORD and following < len(words) and not words[following].startswith("-"):
+                words.insert(following, OPTIONAL_WORD[word])
+                following += 2 if word in ANY_WORDS else len(words)
+            if following > at + 1:
                 break
         self.argv = words
 

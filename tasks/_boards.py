@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from boardbench.errors import InputError
-from boardbench.inventory import Board, Inventory, VirtualFleet, load_inventory
+from boardbench.inventory import Board, Inventory, Power, VirtualFleet, load_inventory
 from boardbench.locations import project_dir
 from tasks._verb import note
 
@@ -37,6 +38,13 @@ def open_rig(given: str, limit: str, *, fleet_name: str = "", kind: str = "", ti
         wanted = replace(inventory.virtual, name=fleet_name or inventory.virtual.name)
         inventory = start_fleet(replace(inventory, virtual=_settings(wanted, kind, time_scale)))
     return Rig(inventory, inventory.select(limit or None))
+
+
+def look_at(given: str, limit: str) -> tuple[tuple[Board, ...], float]:
+    """The chosen boards and the time scale they will have, without starting or asking any of them."""
+    inventory = load_inventory(inventory_path(given))
+    scale = 1.0 if inventory.virtual is None else _settings(inventory.virtual, "", 0.0).time_scale
+    return inventory.select(limit or None), scale
 
 
 def _settings(wanted: VirtualFleet, kind: str, time_scale: float) -> VirtualFleet:
@@ -79,4 +87,17 @@ def start_fleet(inventory: Inventory, say: Callable[[str], None] = note) -> Inve
             f"in {time.monotonic() - began:.1f} s (physics {status.time_scale:g} x real time; "
             "./inv virtual.down ends them)"
         )
-    return inventory.with_access(fleet.access(), fleet.known_hosts)
+    return _with_power(inventory.with_access(fleet.access(), fleet.known_hosts), fleet.name)
+
+
+def _with_power(inventory: Inventory, fleet: str) -> Inventory:
+    """Power driver `virtual` as commands to the fleet: to the rest such a board hangs on a switched socket."""
+
+    def real(board: Board) -> Board:
+        if board.power is None or board.power.driver != "virtual":
+            return board
+        argv = [sys.executable, "-m", "boardbench.virtual.power", fleet, board.name]
+        commands = {word: [*argv, word] for word in ("on", "off", "read")}
+        return replace(board, power=Power("command", {**board.power.options, **commands}))
+
+    return replace(inventory, boards={name: real(board) for name, board in inventory.boards.items()})

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Loads cores with fixed pieces of work and counts them.
 
-    burn.py --out DIR --threads all|N --interval-s 1.0 --duration-s 60
+    burn.py --out DIR --threads all|N --interval-s 1.0 --duration-s 60 [--run-s 10 --gap-s 2]
 
 One operation is the SHA-256 of a fixed buffer of 512 KiB, of the order of a millisecond, so that Python's own time
 does not matter. Each "thread" is a process: Python's threads do not load cores. DIR/burn.jsonl gets a `start` line, an
@@ -74,6 +74,8 @@ class Log:
         except OSError as error:
             raise Trouble(f"cannot make {self.path}: {error.strerror}") from None
         self._size = 0
+        # Kept apart from the lines, so that a line that gets lost on the way is missed.
+        self.counted = 0.0
 
     def line(self, **event):
         """Adds one event."""
@@ -119,8 +121,12 @@ class Workers:
         os._exit(0)
 
     def operations(self):
-        """All operations done so far, and the time until which they are counted."""
-        return sum(self._counts), time.monotonic()
+        """All operations done so far."""
+        return sum(self._counts)
+
+    def counted_at(self):
+        """Up to when `operations` has counted: reading the counters takes no time."""
+        return time.monotonic()
 
     def tick(self):
         """Raises Trouble when a worker has ended by itself: then the rest measures something else."""
@@ -193,12 +199,12 @@ class VirtualLoad:
         self._status, self._status_at = status, time.monotonic()
 
     def operations(self):
-        """The operations done so far, each standing for twenty, and the time until which they are counted.
+        """The operations done so far, each standing for twenty.
 
         Doing them takes a moment, and longer on a busy host: that moment belongs to the next count.
         """
         self._keep_pace()
-        return self._done * VIRTUAL_OPERATIONS_PER_DONE, self._counted_to
+        return self._done * VIRTUAL_OPERATIONS_PER_DONE
 
     def _keep_pace(self):
         """Does what the board would have done since the last time, at the factors of that time."""
@@ -209,6 +215,10 @@ class VirtualLoad:
         while self._done < int(self._owed / VIRTUAL_OPERATIONS_PER_DONE):
             operation(VIRTUAL_WORK)
             self._done += 1
+
+    def counted_at(self):
+        """Up to when `operations` has counted: on a host that is short of time, doing them takes a while."""
+        return self._counted_to
 
     def tick(self):
         """Works by the old factors up to now, then takes the new ones."""
@@ -223,7 +233,9 @@ class VirtualLoad:
             os.unlink(self._load_path)
         except FileNotFoundError:
             pass
-        os.close(self._load_fd)
+        if self._load_fd >= 0:
+            os.close(self._load_fd)
+            self._load_fd = -1
 
 
 class Stop:
@@ -249,25 +261,31 @@ class Stop:
 class Meter:
     """Turns a growing count into interval lines."""
 
-    def __init__(self, log, load, interval_s):
+    def __init__(self, log, load, interval_s, index=0):
         self._log = log
         self._load = load
         self._interval_s = interval_s
-        self._index = 0
-        self._before, self._start = load.operations()
-        self.began = self._start
+        self._index = index
+        self._before = load.operations()
+        self._start = self.began = load.counted_at()
+
+    @property
+    def count(self):
+        """How many intervals there are by now, those before this meter included."""
+        return self._index
 
     @property
     def due(self):
         """When the interval ends, on a grid that does not drift.
 
-        From the nearest edge of the grid: a start a moment before an edge must not give an interval of that moment.
+        After a stall the next edge may be a moment away: an interval of a moment has no rate, so the next counts.
         """
         return self.began + (int((self._start - self.began) / self._interval_s + 0.5) + 1) * self._interval_s
 
     def close_interval(self, shortest_s=0.0):
         """Writes the interval up to now, unless it is shorter than that."""
-        operations, end = self._load.operations()
+        operations = self._load.operations()
+        end = self._load.counted_at()
         seconds = end - self._start
         if seconds <= shortest_s:
             return
@@ -280,12 +298,13 @@ class Meter:
             operations=round(done, 3),
             operations_per_s=round(done / seconds, 3),
         )
+        self._log.counted += done
         self._index, self._start, self._before = self._index + 1, end, operations
 
 
-def measure(log, load, interval_s, duration_s, stop):
-    """Runs until the duration is over or a stop signal comes; returns why it ended."""
-    meter = Meter(log, load, interval_s)
+def measure(log, load, interval_s, duration_s, stop, index=0):
+    """Runs until the duration is over or a stop signal comes; returns why it ended, and the next interval's index."""
+    meter = Meter(log, load, interval_s, index)
     end = meter.began + duration_s
     # The last edge of the grid and the end may differ by float noise only.
     tolerance_s = min(0.001, interval_s / 100)
@@ -296,14 +315,35 @@ def measure(log, load, interval_s, duration_s, stop):
         name = stop.wait(wait_s)
         if name:
             meter.close_interval(interval_s / 2)
-            return name
+            return name, meter.count
         load.tick()
         now = time.monotonic()
         if now >= meter.due - tolerance_s and now < end - tolerance_s:
             meter.close_interval()
         elif now >= end - tolerance_s:
             meter.close_interval(interval_s / 2)
-            return "duration"
+            return "duration", meter.count
+
+
+def chain(log, make_load, options, stop):
+    """Short runs with a pause after each, until the whole duration is over; returns why it ended.
+
+    In a pause there is no load at all: its processes end, and the next run starts its own.
+    """
+    end, index = time.monotonic() + options.duration_s, 0
+    while True:
+        run_s = min(options.run_s, end - time.monotonic())
+        load = make_load()
+        try:
+            why, index = measure(log, load, options.interval_s, run_s, stop, index)
+        finally:
+            load.close()
+        # What would be left after the pause must hold an interval, or it would be a run of nothing.
+        if why != "duration" or time.monotonic() + options.gap_s + options.interval_s > end:
+            return why
+        name = stop.wait(options.gap_s)
+        if name:
+            return name
 
 
 def cores(virtual_dir):
@@ -327,6 +367,9 @@ def parse(arguments):
     parser.add_argument("--threads", default="all", help="how many processes, or `all`: one a core")
     parser.add_argument("--interval-s", type=float, default=1.0, help="seconds per reported interval, at least 0.05")
     parser.add_argument("--duration-s", type=float, required=True, help="seconds until it ends by itself")
+    parser.add_argument("--run-s", type=float, help="short runs of so many seconds, with pauses of --gap-s")
+    parser.add_argument("--gap-s", type=float, help="seconds without load after each short run")
+    parser.add_argument("--lead-s", type=float, default=0.0, help="seconds before the load begins, for others to leave")
     parser.add_argument("--virtual-dir", default="/run/boardbench-virtual", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.threads != "all" and not re.match(r"[1-9]\d{0,3}\Z", options.threads):
@@ -335,6 +378,12 @@ def parse(arguments):
         parser.error("--interval-s must be from 0.05 to 86400")
     if not 0 < options.duration_s <= 30 * 86400:
         parser.error("--duration-s must be above 0 and at most 30 days")
+    if not 0 <= options.lead_s <= 3600:
+        parser.error("--lead-s must be from 0 to 3600")
+    if (options.run_s is None) != (options.gap_s is None):
+        parser.error("--run-s and --gap-s belong together")
+    if options.run_s is not None and not (options.gap_s > 0 and options.interval_s <= options.run_s):
+        parser.error("--gap-s must be above 0, and --run-s at least --interval-s")
     return options
 
 
@@ -343,21 +392,36 @@ def run(options, stop):
     threads = cores(options.virtual_dir) if options.threads == "all" else int(options.threads)
     virtual = os.path.isdir(options.virtual_dir)
     log = Log(options.out)
-    try:
-        load = VirtualLoad(options.virtual_dir, threads) if virtual else Workers(threads)
-    except OSError as error:
-        raise Trouble(f"cannot start {threads} workers: {error.strerror}") from None
+
+    def make_load():
+        try:
+            return VirtualLoad(options.virtual_dir, threads) if virtual else Workers(threads)
+        except OSError as error:
+            raise Trouble(f"cannot start {threads} workers: {error.strerror}") from None
+
     start = {"threads": threads, "interval_s": options.interval_s, "duration_s": options.duration_s, "virtual": virtual}
-    if virtual and isinstance(load.time_scale, (int, float)):
-        start["time_scale"] = load.time_scale
+    if options.run_s is not None:
+        start.update(run_s=options.run_s, gap_s=options.gap_s)
+    name = stop.wait(options.lead_s) if options.lead_s else None
+    if name:
+        log.line(event="start", stamp=stamp(), **start)
+        log.line(event="end", why=name, stamp=stamp())
+        return
+    load = make_load()
     try:
+        if virtual and isinstance(load.time_scale, (int, float)):
+            start["time_scale"] = load.time_scale
         log.line(event="start", stamp=stamp(), **start)
         try:
-            why = measure(log, load, options.interval_s, options.duration_s, stop)
+            if options.run_s is None:
+                why, _ = measure(log, load, options.interval_s, options.duration_s, stop)
+            else:
+                load.close()
+                why = chain(log, make_load, options, stop)
         except Trouble as trouble:
-            log.line(event="end", why=f"failed: {trouble}", stamp=stamp())
+            log.line(event="end", why=f"failed: {trouble}", stamp=stamp(), operations=round(log.counted, 3))
             raise
-        log.line(event="end", why=why, stamp=stamp())
+        log.line(event="end", why=why, stamp=stamp(), operations=round(log.counted, 3))
     finally:
         load.close()
 

@@ -105,8 +105,8 @@ class Door:
         """Runs one verb on the board and gives its result value.
 
         `blobs` are what the board may ask for, by SHA-256; files are streamed. `on_event` gets every event but `need`,
-        `data`, `result` and `error`; `on_data` gets the pieces of each stream. On time-out the call is closed, the
-        board ends its side, and the DeadlineError says whether it was seen to have ended.
+        `ping`, `data`, `result` and `error`; `on_data` gets the pieces of each stream. On time-out the call is closed,
+        the board ends its side, and the DeadlineError says whether it was seen to have ended.
         """
         call = _Call(self, uuid.uuid4().hex, verb, deadline_s, blobs or {}, on_event, on_data)
         try:
@@ -254,6 +254,9 @@ class _Call:
                     raise self._reported(message)
                 case "need":
                     self._serve(frames, message)
+                case "ping":
+                    # The board compares clocks: nothing may come between reading ours and sending it.
+                    frames.send({"pong": time.time()})
                 case "data":
                     self._data(frames, message)
                 case _ if self._on_event is not None:

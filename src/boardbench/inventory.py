@@ -6,6 +6,7 @@ The format is described in `inventory/README.md` and held by `schemas/inventory.
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +43,14 @@ class Cooling:
 
 
 @dataclass(frozen=True)
+class Power:
+    """How the board is switched off and on: driver `virtual`, `command` or `http`, and its options."""
+
+    driver: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Identity:
     """What the board must say about itself; None where the inventory does not claim it."""
 
@@ -52,7 +61,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class Board:
-    """A machine under test. `vars` are already merged (inventory < group < board); `where` is file:line."""
+    """A machine under test. `vars` are already merged (inventory < group < board); `where` is file:line.
+
+    `power` is None where nobody but a hand can switch it.
+    """
 
     name: str
     kind: str
@@ -63,6 +75,7 @@ class Board:
     identity: Identity
     vars: Mapping[str, Value]
     where: str
+    power: Power | None = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +217,7 @@ def _board(document: Document, name: str, groups: Mapping[str, tuple[str, ...]],
         groups=mine,
         capabilities=frozenset(data.get("capabilities", [])),
         cooling=_cooling(document, name, virtual),
+        power=_power(document, name, virtual),
         identity=Identity(identity.get("hostname"), identity.get("machine_id"), identity.get("serial")),
         vars=_vars(document, name, mine),
         where=document.where("boards", name),
@@ -249,7 +263,33 @@ def _cooling(document: Document, name: str, virtual: bool) -> Cooling:
             what=f"board '{name}' is real, and the cooling driver 'virtual' is for virtual boards",
             advice="use manual, hwmon, command or http",
         )  # fmt: skip
+    if driver == "hwmon" and ("path" in options) == ("name" in options):
+        raise document.error(
+            "boards", name, "cooling",
+            what=f"the cooling driver 'hwmon' of board '{name}' needs either 'name' or 'path'",
+            advice="name: pwmfan finds the hwmon by its name",
+        )  # fmt: skip
+    for phase, rise in options.get("expect", {}).items():
+        if isinstance(rise, dict) and rise.get("above_celsius", -math.inf) >= rise.get("below_celsius", math.inf):
+            raise document.error(
+                "boards", name, "cooling", "expect", phase,
+                what="no rise is above and below these at once", advice="make above_celsius the smaller one",
+            )  # fmt: skip
     return Cooling(driver, options)
+
+
+def _power(document: Document, name: str, virtual: bool) -> Power | None:
+    if "power" not in document.data["boards"][name]:
+        return None
+    options = dict(document.data["boards"][name]["power"])
+    driver = options.pop("driver")
+    if (driver == "virtual") != virtual:
+        kind, advice = ("virtual", "use virtual") if virtual else ("real", "use command or http")
+        raise document.error(
+            "boards", name, "power", "driver",
+            what=f"board '{name}' is {kind}, and the power driver '{driver}' is not for such boards", advice=advice,
+        )  # fmt: skip
+    return Power(driver, options)
 
 
 def _vars(document: Document, name: str, groups: tuple[str, ...]) -> dict[str, Value]:

@@ -6,31 +6,38 @@ closed with a verdict.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from boardbench import __version__, crew, locations
+from boardbench import locations
 from boardbench.errors import BenchError, InputError
 from boardbench.inventory import Board, Inventory
 from boardbench.matrix import lease, preflight
-from boardbench.matrix.cooling import CommandFan, ManualFan, Operator, drivers_of
+from boardbench.matrix.catch_up import catch_up
+from boardbench.matrix.cooling import Operator, drivers_of
+from boardbench.matrix.ending import facts_after, put_back
+from boardbench.matrix.heart import Heart
+from boardbench.matrix.interrupt import Stops
 from boardbench.matrix.journal import Journal
 from boardbench.matrix.lease import Holder
 from boardbench.matrix.load import Matrix, choose_boards, load_matrix
-from boardbench.matrix.plan import Plan, make_plan
+from boardbench.matrix.opening import Opening
+from boardbench.matrix.plan import Cell, Plan, make_plan
+from boardbench.matrix.power.options import power_of
+from boardbench.matrix.power.recovery import Recovery
 from boardbench.matrix.progress import OnProgress, Phase, Progress, silent
-from boardbench.matrix.run_cell import Bench, Timings, restore_board
-from boardbench.matrix.wave import Floor, run_wave
+from boardbench.matrix.progress_file import ProgressFile
+from boardbench.matrix.resume import Past, Standing, check_payloads, check_plan, matrix_file, read, reopen
+from boardbench.matrix.run_cell import Bench, Timings
+from boardbench.matrix.wave import TELL_EVERY_S, Floor, Outcome, run_wave
 from boardbench.payload import load_payload
 from boardbench.results import collect, store
 from boardbench.results.fetch import DoorLike
 from boardbench.results.verdict import Ending
 
-SCHEMA_VERSION = 1
+RESUME_COMMAND = "./inv bench --resume"
 
 
 @dataclass(frozen=True)
@@ -46,11 +53,12 @@ class CampaignOutcome:
     invalid: int
     missing: int
     not_restored: Mapping[str, str]
+    not_selected: int = 0
 
     @property
     def good(self) -> bool:
-        """All cells are valid and all boards are as they were."""
-        return self.valid == self.cells and not self.not_restored
+        """All cells that were to run are valid and all boards are as they were."""
+        return self.valid == self.cells - self.not_selected and not self.not_restored
 
     def as_dict(self) -> dict[str, object]:
         """The document that `bench --json` prints."""
@@ -60,7 +68,30 @@ class CampaignOutcome:
             "valid": self.valid,
             "invalid": self.invalid,
             "missing": self.missing,
+            "not_selected": self.not_selected,
         }
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How a campaign is to be run, beside what is measured; all of it is the caller's business."""
+
+    open_door: Callable[[Board], DoorLike]
+    on_progress: OnProgress = silent
+    operator: Operator | None = None
+    argv: Sequence[str] = ()
+    payloads_dir: Path | None = None
+    steal_why: str | None = None
+    timings: Timings = field(default_factory=Timings)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A campaign that was stopped in good order: its boards are put back, and it can be resumed."""
+
+    def __init__(self, folder: Path, not_restored: Mapping[str, str]) -> None:
+        super().__init__(f"campaign {folder.name} was interrupted")
+        self.folder = folder
+        self.not_restored = not_restored
 
 
 def run(
@@ -76,44 +107,74 @@ def run(
     payloads_dir: Path | None = None,
     steal_why: str | None = None,
     timings: Timings | None = None,
+    cells: Sequence[str] = (),
 ) -> CampaignOutcome:
-    """Run the matrix on those of `boards` that it is for.
+    """Run the matrix on those of `boards` that it is for; of its cells only those that a glob of `cells` fits, if any.
 
-    Raises InputError (matrix, boards, operator), RigError (wrong board, held board; nothing was changed then), and
-    re-raises KeyboardInterrupt and any other error after the boards were put back and the folder was closed.
+    Raises InputError (matrix, boards, operator), RigError (wrong board, held board): nothing was changed then, and
+    there is no campaign. Raises Interrupted, and re-raises any other error, after the boards were put back and the
+    folder was closed.
     """
+    wishes = Wishes(open_door, on_progress, operator, argv, payloads_dir, steal_why, timings or Timings())
     loaded = _matrix_of(matrix)
-    chosen = choose_boards(loaded, boards)
-    drivers = drivers_of(chosen, loaded.phases, operator)
-    payloads_dir = payloads_dir or locations.project_dir() / "payloads"
-    payloads = {name: load_payload(payloads_dir / name) for name in (loaded.workload, loaded.logger.payload)}
-    on_progress(Progress(Phase.FACTS, f"asking {len(chosen)} boards for their facts"))
-    met, lost = preflight.meet(chosen, open_door, list(payloads.values()))
-    by_name = {board.name: board for board in chosen}
-    virtual, scale = preflight.check(by_name, met)
-    plan = make_plan(loaded, chosen, scale)
-    if isinstance(matrix, Plan) and matrix.sha256 != plan.sha256:
-        raise InputError(
-            "the plan was made for other boards or another time scale", where=str(loaded.path), advice="plan again"
-        )
-    folder = store.new_campaign_folder(results_dir, loaded.name)
-    with Journal(folder / "journal.jsonl") as journal:
-        bench = Bench(
-            folder=folder,
-            plan=plan,
-            boards=by_name,
-            drivers=drivers,
-            payloads={name: preflight.payload_files(payload) for name, payload in payloads.items()},
-            boot_ids={name: found.facts.get("boot_id") for name, found in met.items()},
-            virtual=virtual,
-            holder=Holder.here(folder.name, steal_why),
-            journal=journal,
-            open_door=open_door,
-            on_progress=on_progress,
-            timings=timings or Timings(),
-        )
-        _open_folder(bench, inventory, met, lost, argv, operator)
-        return _Campaign(bench, lost).run()
+    with Stops(RESUME_COMMAND) as stops:
+        start = _Start(loaded, inventory, choose_boards(loaded, boards), wishes)
+        if isinstance(matrix, Plan) and matrix.sha256 != start.plan.sha256:
+            raise InputError(
+                "the plan was made for other boards or another time scale", where=str(loaded.path), advice="plan again"
+            )
+        opening = start.opening(store.campaign_name(), cells)
+        folder, errors = _open(opening, results_dir, wishes)
+        with Journal(folder / store.JOURNAL) as journal:
+            journal.note("planned", plan_sha256=start.plan.sha256, cells=len(start.plan.cells))
+            bench = start.bench(folder, opening.holder, journal, stops, [*start.lost, *errors])
+            return _Campaign(bench, start.lost, errors, None).run()
+
+
+def resume(
+    folder: Path,
+    inventory: Inventory,
+    *,
+    open_door: Callable[[Board], DoorLike],
+    matrix_path: Path | None = None,
+    on_progress: OnProgress = silent,
+    operator: Operator | None = None,
+    argv: Sequence[str] = (),
+    payloads_dir: Path | None = None,
+    steal_why: str | None = None,
+    timings: Timings | None = None,
+) -> CampaignOutcome:
+    """Bring a campaign to its end that was killed, cut off or interrupted. Raises as `run` does.
+
+    The plan is the locked one. What lies here whole is not run again; what ran on a board meanwhile is collected.
+    """
+    wishes = Wishes(open_door, on_progress, operator, argv, payloads_dir, steal_why, timings or Timings())
+    past = read(folder)
+    loaded = load_matrix(matrix_file(past, matrix_path)).restrict(past.plan["restricted_to"])
+    with Stops(RESUME_COMMAND) as stops, Journal(folder / store.JOURNAL) as journal:
+        past = read(folder)  # now that nobody else writes it
+        stops.doing = "the resume"
+        _let_loads_end(past, float(past.plan["wall_time"]["duration_s"]), on_progress)
+        boards = [board for board in inventory.select(",".join(past.boards)) if board.name in past.boards]
+        start = _Start(loaded, inventory, sorted(boards, key=lambda board: past.boards.index(board.name)), wishes)
+        check_plan(past, start.plan)
+        check_payloads(past, start.payloads)
+        holder = Holder.here(folder.name, steal_why)
+        taken = start.hold(holder)
+        journal.note("resumed", pending=sorted(past.pending), done=sorted(past.standing.valid))
+        reopen(past, holder, list(argv), taken.stolen_from(steal_why))
+        bench = start.bench(folder, holder, journal, stops, [*start.lost, *taken.errors])
+        return _Campaign(bench, start.lost, taken.errors, past).run()
+
+
+def _let_loads_end(past: Past, window_s: float, on_progress: OnProgress) -> None:
+    """A load that went on without a controller is not disturbed: no board is asked for anything before its end."""
+    busy = past.busy_s(window_s)
+    end = time.monotonic() + max(busy.values(), default=0.0)
+    while (left := end - time.monotonic()) > 0:
+        message = f"a load may still run on {', '.join(sorted(busy))}: left alone for {left:.0f} s more"
+        on_progress(Progress(Phase.MEASURE, message))
+        time.sleep(min(left, TELL_EVERY_S))
 
 
 def _matrix_of(given: Path | Matrix | Plan) -> Matrix:
@@ -122,79 +183,133 @@ def _matrix_of(given: Path | Matrix | Plan) -> Matrix:
     return load_matrix(given) if isinstance(given, Path) else given
 
 
-def _open_folder(
-    bench: Bench,
-    inventory: Inventory,
-    met: Mapping[str, preflight.Met],
-    lost: Mapping[str, BenchError],
-    argv: Sequence[str],
-    operator: Operator | None,
-) -> None:
-    """campaign.json, the locked plan and the facts, all before the first change of any board."""
-    boards: list[dict[str, object]] = []
-    for name, board in bench.boards.items():
-        entry: dict[str, object] = {"name": name, "kind": board.kind, "cooling_driver": board.cooling.driver}
-        if name in met:
-            found = met[name]
-            entry["clock"] = {"offset_s": found.offset_s, "error_s": found.error_s}
-            entry["identity"] = {key: found.facts.get(key) for key in ("hostname", "machine_id", "serial", "boot_id")}
-            target = bench.folder / "boards" / name
-            target.mkdir(parents=True)
-            store.write_json(target / "facts-before.json", dict(found.facts))
-        else:
-            entry["clock"] = entry["identity"] = {"missing": str(lost[name])}
-        boards.append(entry)
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "campaign": bench.campaign,
-        "matrix": bench.plan.matrix.name,
-        "question": bench.plan.matrix.question,
-        "plan_sha256": bench.plan.sha256,
-        "matrix_file_sha256": store.sha256_file(bench.plan.matrix.path),
-        "inventory_file": inventory.path.name,
-        "created_wall_unix_s": round(time.time(), 3),
-        "virtual": bench.virtual,
-        "time_scale": bench.plan.time_scale,
-        "controller": {
-            "owner": bench.holder.owner,
-            "host": bench.holder.host,
-            "boardbench": __version__,
-            "python": platform.python_version(),
-            "system": platform.platform(),
-        },
-        "operator": None if operator is None else {"name": operator.name, "how": operator.how},
-        "argv": list(argv),
-        "payloads": dict(bench.payloads),
-        "boards": boards,
-    }
-    store.write_json(bench.folder / "campaign.json", document)
-    store.write_json(bench.folder / "plan.json", bench.plan.document())
-    bench.journal.note("planned", plan_sha256=bench.plan.sha256, cells=len(bench.plan.cells))
+class _Start:
+    """The way from a matrix to boards that are proved to be the right ones. Asks, and changes nothing."""
+
+    def __init__(self, matrix: Matrix, inventory: Inventory, boards: Sequence[Board], wishes: Wishes) -> None:
+        self.inventory = inventory
+        self.wishes = wishes
+        self.boards = {board.name: board for board in boards}
+        self.drivers = drivers_of(boards, matrix.phases, wishes.operator)
+        for board in boards:
+            power_of(board)  # a mistake in the inventory is told before anything is touched
+        folder = wishes.payloads_dir or locations.project_dir() / "payloads"
+        payloads = {name: load_payload(folder / name) for name in (matrix.workload, matrix.logger.payload)}
+        self.payloads = {name: preflight.payload_files(payload) for name, payload in payloads.items()}
+        wishes.on_progress(Progress(Phase.FACTS, f"asking {len(boards)} boards for their facts"))
+        self.met, self.lost = preflight.meet(boards, wishes.open_door, list(payloads.values()))
+        self.virtual, scale = preflight.check(self.boards, self.met)
+        self.plan = make_plan(matrix, boards, scale)
+        self.keeper = preflight.keeper(self.plan, self.inventory, self.boards, self.met)
+        for name, what in self.keeper.warnings():
+            wishes.on_progress(Progress(Phase.FACTS, f"warning: {what}", name))
+
+    def opening(self, campaign: str, cells: Sequence[str]) -> Opening:
+        """A new campaign of this name, of those of its cells that a glob of `cells` fits (none given: of all)."""
+        return Opening(
+            plan=self.plan,
+            boards=self.boards,
+            met=self.met,
+            lost=self.lost,
+            virtual=self.virtual,
+            holder=Holder.here(campaign, self.wishes.steal_why),
+            inventory=self.inventory,
+            operator=self.wishes.operator,
+            argv=self.wishes.argv,
+            payloads=self.payloads,
+            selected=self.plan.select(cells),
+        )
+
+    def hold(self, holder: Holder) -> lease.Taken:
+        """All reachable boards, or none. Raises RigError."""
+        return _hold(holder, [self.boards[name] for name in self.met], self.wishes)
+
+    def bench(self, folder: Path, holder: Holder, journal: Journal, stops: Stops, out: Sequence[str]) -> Bench:
+        """What every step of the campaign needs."""
+        held = {name: board for name, board in self.boards.items() if name not in out}
+        chosen = list(self.boards.values())
+        return Bench(
+            folder=folder,
+            plan=self.plan,
+            boards=self.boards,
+            drivers=self.drivers,
+            payloads=self.payloads,
+            boot_ids={name: found.facts.get("boot_id") for name, found in self.met.items()},
+            virtual=self.virtual,
+            holder=holder,
+            heart=Heart(holder, held, self.wishes.timings.lease_ttl_s, self.wishes.open_door),
+            stops=stops,
+            journal=journal,
+            open_door=self.wishes.open_door,
+            on_progress=ProgressFile(folder, self.plan.matrix.name, chosen, holder.owner, self.wishes.on_progress),
+            timings=self.wishes.timings,
+            facts={name: found.facts for name, found in self.met.items()},
+            keeper=self.keeper,
+        )
+
+
+def _hold(holder: Holder, boards: Sequence[Board], wishes: Wishes) -> lease.Taken:
+    wishes.on_progress(Progress(Phase.LEASE, "taking the boards"))
+    return lease.take_all(holder, boards, wishes.timings.lease_ttl_s, wishes.open_door)
+
+
+def _open(opening: Opening, results_dir: Path, wishes: Wishes) -> tuple[Path, Mapping[str, BenchError]]:
+    """The campaign's folder, whole, and its boards held; or neither. Also the boards that could not be asked."""
+    draft = store.draft_campaign_folder(results_dir, opening.plan.matrix.name, opening.holder.campaign)
+    held: list[Board] = []
+    try:
+        opening.write_draft(draft)
+        boards = [opening.boards[name] for name in opening.met]
+        taken = _hold(opening.holder, boards, wishes)
+        held = boards
+        store.write_json(draft / "campaign.json", opening.document(taken.stolen_from(wishes.steal_why)))
+        return store.publish(draft), taken.errors
+    except BaseException:
+        store.drop_draft(draft)
+        lease.release_all(opening.holder, held, wishes.open_door)
+        raise
 
 
 class _Campaign:
     """The run loop. State: why boards are out, why cells have no run, what is true on the boards."""
 
-    def __init__(self, bench: Bench, lost: Mapping[str, BenchError]) -> None:
+    def __init__(
+        self, bench: Bench, lost: Mapping[str, BenchError], not_held: Mapping[str, BenchError], past: Past | None
+    ) -> None:
         self.bench = bench
+        self.past = past
+        self.standing = past.standing if past is not None else Standing(bench.plan.matrix.attempts)
         self.out = {name: f"not reached at the start: {error}" for name, error in lost.items()}
+        self.out |= {name: f"not reached for the lease: {error}" for name, error in not_held.items()}
+        self.unsettled: dict[str, str] = {}
+        self.quarantined: dict[str, str] = {}
+        self.recovery = Recovery.of(
+            bench.boards, bench.open_door, bench.journal, lambda what, board: self._tell(Phase.LOST, what, board)
+        )
         self.missing: dict[str, str] = {}
         self.floor = Floor()
         self.not_restored: dict[str, str] = {}
         self.interrupted = True  # until the last wave is through
-        self.touched = False
 
     def run(self) -> CampaignOutcome:
+        stops = self.bench.stops
+        self.bench.heart.start()
         try:
-            self._hold()
+            self.bench.journal.note("lease", boards=[board.name for board in self._active()])
+            self._catch_up()
             self._waves()
             self.interrupted = False
+        except KeyboardInterrupt:
+            stops.wanted = stops.wanted or "a stop"
         finally:
             # Not one `finally` less: a board that is not put back spoils the next campaign.
-            try:
-                self._put_back()
-            finally:
-                outcome = self._close()
+            with stops.finishing("the boards are being put back"):
+                try:
+                    self.not_restored = put_back(self.bench, self._active(), self.floor)
+                finally:
+                    outcome = self._close()
+        if self.interrupted:
+            raise Interrupted(self.bench.folder, self.not_restored)
         return outcome
 
     def _active(self) -> list[Board]:
@@ -203,97 +318,61 @@ class _Campaign:
     def _tell(self, phase: Phase, message: str, board: str | None = None) -> None:
         self.bench.on_progress(Progress(phase, message, board))
 
-    def _hold(self) -> None:
-        self._tell(Phase.LEASE, "taking the boards")
-        self.bench.journal.note("lease", boards=[board.name for board in self._active()])
-        errors = lease.take_all(self.bench.holder, self._active(), self.bench.hold_s, self.bench.open_door)
-        self.out |= {name: f"not reached for the lease: {error}" for name, error in errors.items()}
-        self.touched = True
+    def _catch_up(self) -> None:
+        if self.past is None:
+            return
+        self.bench.stops.doing = "the collection of runs that went on without a controller; they stay on the boards"
+        done = sum(self.standing.done(cell.name) for cell in self.bench.plan.cells)
+        self._tell(Phase.COLLECT, f"{done} of {len(self.bench.plan.cells)} cells are done; asking for runs left behind")
+        for name, error in catch_up(self.bench, self._active(), self.past).items():
+            self._tell(Phase.LOST, f"what was left on it is not settled: {error}", name)
+            self.bench.journal.note("lost", board=name, phase=Phase.COLLECT.value, error=error.as_dict())
+            self.unsettled[name] = f"what an earlier controller left on it is not settled: {error}"
 
     def _waves(self) -> None:
-        waves = self.bench.plan.waves
+        selected = store.read_object(self.bench.folder / "campaign.json").get("selected_cells")
+        waves = self.bench.plan.chosen_waves(selected if isinstance(selected, list) else None)
         for index, cells in enumerate(waves):
             eta_s = self.bench.plan.estimated_s * (len(waves) - index) / len(waves)
             self._wave(cells, eta_s)
 
-    def _wave(self, cells: Sequence[Any], eta_s: float) -> None:
-        for cell in cells:
-            if cell.boards[0] in self.out:
-                self.missing[cell.name] = self.out[cell.boards[0]]
-        todo = [cell for cell in cells if cell.boards[0] not in self.out]
-        attempts = self.bench.plan.matrix.attempts
-        for attempt in range(1, attempts + 1):
-            if not todo:
-                return
-            if attempt > 1:
-                self._tell(Phase.RETRY, f"attempt {attempt} of {attempts}: {', '.join(c.name for c in todo)}")
-            outcomes = run_wave(self.bench, todo, attempt, self.floor, eta_s)
-            again = []
+    def _wave(self, cells: Sequence[Cell], eta_s: float) -> None:
+        todo = [cell for cell in cells if not self.standing.done(cell.name)]
+        unfit = self.out | self.unsettled | self.quarantined
+        for cell in todo:
+            if cell.boards[0] in unfit:
+                self.missing[cell.name] = unfit[cell.boards[0]]
+        todo = [cell for cell in todo if cell.boards[0] not in unfit]
+        rounds = {cell.name: self.standing.left(cell.name) for cell in todo}
+        again = False
+        while todo:
+            attempts = {cell.name: self.standing.next(cell.name) for cell in todo}
+            self.bench.stops.doing = f"{', '.join(attempts)} (repeated on resume)"
+            if again:
+                self._tell(Phase.RETRY, ", ".join(f"{name} attempt {number}" for name, number in attempts.items()))
+            tried, outcomes = todo, run_wave(self.bench, todo, attempts, self.floor, eta_s)
+            self.bench.stops.check()
             for cell in todo:
-                outcome = outcomes[cell.name]
-                if isinstance(outcome, BenchError):
-                    self.missing[cell.name] = str(outcome)
-                    if outcome.transient:
-                        again.append(cell)
-                elif not outcome["valid"]:
-                    again.append(cell)
-            todo = again
+                rounds[cell.name] -= 1
+            todo = [cell for cell in todo if self._again(cell, outcomes[cell.name]) and rounds[cell.name] > 0]
+            self.quarantined = self.recovery.after({cell.boards[0]: outcomes[cell.name] for cell in tried})
+            for cell in [cell for cell in todo if cell.boards[0] in self.quarantined]:
+                self.missing[cell.name] = self.quarantined[cell.boards[0]]
+                todo.remove(cell)
+            again = True
 
-    def _put_back(self) -> None:
-        if not self.touched:
-            return
-        self._tell(Phase.RESTORE, "putting the boards back as they were")
-        self.bench.journal.note("restore", boards=[board.name for board in self._active()])
-        try:
-            self._fans_back()
-            outcomes = crew.each(self._active(), self._restore_one)
-            for name, outcome in outcomes.items():
-                if outcome is not None:
-                    self.not_restored[name] = str(outcome)
-        finally:
-            errors = lease.release_all(self.bench.holder, self._active(), self.bench.open_door)
-            self.bench.journal.note(
-                "restored",
-                not_restored=self.not_restored,
-                not_released={name: str(error) for name, error in errors.items()},
-            )
-        for name, why in self.not_restored.items():
-            self._tell(Phase.RESTORE, f"not put back: {why}", name)
-
-    def _fans_back(self) -> None:
-        """Fans that no board can switch back by itself: left running, which harms no board."""
-        for name, (phase, _) in self.floor.phases.items():
-            driver = self.bench.drivers[name]
-            if phase == "fanless" and isinstance(driver, CommandFan):
-                try:
-                    driver.switch("active")
-                except BenchError as error:
-                    self.not_restored[name] = f"fan: {error}"
-            elif phase == "fanless" and isinstance(driver, ManualFan):
-                self._tell(Phase.RESTORE, "the fan is still switched off: switch it on by hand", name)
-
-    def _restore_one(self, board: Board) -> str | None:
-        why = restore_board(self.bench, board)
-        if why is not None:  # perhaps not ours any more
-            return why
-        for run_name in sorted(self.floor.leftover.get(board.name, ())):
-            self._forget(board, run_name)
-        return None
-
-    def _forget(self, board: Board, run_name: str) -> None:
-        """Runs that nobody will collect. That one stays staged costs space only, so it is noted and no more."""
-        try:
-            with self.bench.open_door(board) as door:
-                door.call("finish", {"run": run_name}, deadline_s=self.bench.timings.restore_s)
-                door.call("forget", {"run": run_name}, deadline_s=self.bench.timings.restore_s)
-            self.bench.journal.note("abandoned", run=run_name)
-        except BenchError as error:
-            self.bench.journal.note("not-forgotten", run=run_name, error=error.as_dict())
+    def _again(self, cell: Cell, outcome: Outcome) -> bool:
+        """Take an outcome into account; whether another attempt may do better."""
+        if isinstance(outcome, BenchError):
+            self.missing[cell.name] = str(outcome)
+            return outcome.transient
+        self.standing.count(outcome)
+        return not outcome["valid"]
 
     def _close(self) -> CampaignOutcome:
         """facts-after, verdict, manifest. After an interruption without the facts: nobody wants to wait for them."""
         if not self.interrupted:
-            self._facts_after()
+            facts_after(self.bench, self._active())
         self.bench.journal.note("closed", interrupted=self.interrupted)
         ending = Ending(self.missing, self.interrupted, self.not_restored)
         made = collect.close(self.bench.folder, ending)
@@ -301,18 +380,6 @@ class _Campaign:
             self._tell(Phase.DONE, entry["what"], entry["board"])
         self._tell(Phase.DONE, "interrupted; the boards were put back" if self.interrupted else "done")
         return CampaignOutcome(self.bench.folder, not_restored=dict(self.not_restored), **made["counts"])
-
-    def _facts_after(self) -> None:
-        try:
-            met, lost = preflight.meet(self._active(), self.bench.open_door)
-        except BenchError as error:
-            self.bench.journal.note("facts-after", error=error.as_dict())
-            return
-        for name, found in met.items():
-            store.write_json(self.bench.folder / "boards" / name / "facts-after.json", dict(found.facts))
-            self.bench.journal.note("clock", board=name, offset_s=found.offset_s, error_s=found.error_s)
-        for name, loss in lost.items():
-            self.bench.journal.note("facts-after", board=name, error=loss.as_dict())
 
 
 def plan_only(path: Path, boards: Sequence[Board], time_scale: float = 1.0) -> Plan:

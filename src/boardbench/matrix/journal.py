@@ -13,14 +13,48 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from boardbench.errors import InputError
+from boardbench.results import store
+
 
 class Journal:
-    """Append-only; may be written from several threads. Use as a context manager."""
+    """Append-only; may be written from several threads. Use as a context manager.
+
+    Opening it takes the campaign's lock: one living process a campaign. Half a line that a killed one left at the end
+    is cut off; what it was to say has not happened, since lines come first. Raises InputError and OSError.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        new = not path.exists()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._lock = threading.Lock()
-        self._sequence = 0
+        try:
+            store.lock_journal(self._file, path.parent)
+            self._sequence = self._go_on(path)
+        except BaseException:
+            os.close(self._file)
+            raise
+        if new:
+            store.sync_folder(path.parent)
+
+    def _go_on(self, path: Path) -> int:
+        """Number of the last whole line; what comes after it is cut off."""
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.ftruncate(self._file, whole)
+            os.fsync(self._file)
+        lines = content[:whole].splitlines()
+        if not lines:
+            return 0
+        try:
+            return int(json.loads(lines[-1])["sequence"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                "cannot be read as a line of a journal",
+                where=f"{path}:{len(lines)}",
+                advice="what it noted is not known any more: start a new campaign",
+            ) from error
 
     def note(self, event: str, **fields: object) -> None:
         """Append one event with the controller's wall and monotonic time, and wait until it is on disk.

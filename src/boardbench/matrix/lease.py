@@ -41,22 +41,21 @@ class Holder:
         return Holder(owner_name(), socket.gethostname(), campaign, steal_why)
 
     def _call(self, door: DoorLike, action: str, ttl_s: float) -> Mapping[str, Any]:
-        args: dict[str, object] = {
-            "action": action,
-            "owner": self.owner,
-            "host": self.host,
-            "campaign": self.campaign,
-            "ttl_s": float(math.ceil(ttl_s)),
-        }
+        args: dict[str, object] = {"action": action, **self.heartbeat(ttl_s)}
         if action == "take" and self.steal_why:
             args["steal_why"] = self.steal_why
         return door.call("lease", args, deadline_s=CALL_S)
 
-    def take(self, door: DoorLike, board: str, ttl_s: float) -> None:
-        """Hold the board for `ttl_s` wall seconds. Raises RigError naming the other holder."""
+    def take(self, door: DoorLike, board: str, ttl_s: float) -> Mapping[str, Any] | None:
+        """Hold the board for `ttl_s` wall seconds; the lease that was taken away for it, if any.
+
+        Raises RigError naming the other holder.
+        """
         answer = self._call(door, "take", ttl_s)
         if not self._is_ours(answer):
             raise RigError(_who(answer.get("lease")), where=board, advice="wait for it, or use other boards")
+        taken_from = answer.get("taken_from")
+        return taken_from if isinstance(taken_from, Mapping) else None
 
     def renew(self, door: DoorLike, board: str, ttl_s: float) -> None:
         """Hold the board for `ttl_s` wall seconds from now. A hold that ended by itself (a reboot) is taken anew.
@@ -74,6 +73,15 @@ class Holder:
         if not self._is_ours(answer):
             raise RigError(_who(answer.get("lease")), where=board, advice="the run on this board does not count")
 
+    def heartbeat(self, ttl_s: float) -> dict[str, object]:
+        """What any other call takes along as `lease`: holds the board as `renew` does, without a call of its own."""
+        return {
+            "owner": self.owner,
+            "host": self.host,
+            "campaign": self.campaign,
+            "ttl_s": float(math.ceil(ttl_s)),
+        }
+
     def release(self, door: DoorLike) -> None:
         """Give the board back."""
         self._call(door, "release", 1.0)
@@ -89,18 +97,32 @@ def _who(lease: object) -> str:
     return f"held by {lease.get('owner')} on {lease.get('host')} for campaign {lease.get('campaign')}"
 
 
-def take_all(
-    holder: Holder, boards: Sequence[Board], ttl_s: float, open_door: Callable[[Board], DoorLike]
-) -> dict[str, BenchError]:
+@dataclass(frozen=True)
+class Taken:
+    """What `take_all` came to: boards that did not answer, and leases that were taken away, each by board."""
+
+    errors: Mapping[str, BenchError]
+    stolen: Mapping[str, Mapping[str, Any]]
+
+    def stolen_from(self, why: str | None) -> list[dict[str, object]]:
+        """The leases that were taken away, as campaign.json keeps them."""
+        names = ("owner", "host", "campaign")
+        return [
+            {"board": board, "from": {name: str(lease.get(name)) for name in names}, "why": why or ""}
+            for board, lease in sorted(self.stolen.items())
+        ]
+
+
+def take_all(holder: Holder, boards: Sequence[Board], ttl_s: float, open_door: Callable[[Board], DoorLike]) -> Taken:
     """Hold all reachable boards, or none.
 
     A board that does not answer is given back as its error (it costs its own cells only). A board that another
     campaign holds, or any other refusal, gives all boards back and raises.
     """
 
-    def take(board: Board) -> None:
+    def take(board: Board) -> Mapping[str, Any] | None:
         with open_door(board) as door:
-            holder.take(door, board.name, ttl_s)
+            return holder.take(door, board.name, ttl_s)
 
     try:
         outcomes = crew.each(boards, take)
@@ -112,7 +134,8 @@ def take_all(
     if refusals:
         release_all(holder, [board for board in boards if board.name not in errors], open_door)
         raise refusals[0]
-    return errors
+    stolen = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Mapping)}
+    return Taken(errors, stolen)
 
 
 def release_all(

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from boardbench import yamlfile
+from boardbench.analysis.rules import Prediction, Rule
 from boardbench.errors import InputError
 from boardbench.inventory import Board
+from boardbench.matrix.arms import Arm, Choice, Control, arms_of
+from boardbench.matrix.factors import Factor, Setting, check_targets, factors_of, restricted, settings_of
+from boardbench.matrix.promises import Baseline, Metric, promises_of
+from boardbench.results.gatewords import DEFAULT_GATES
 
-ALL_GATES = ("strays", "cool", "settings", "logger", "cooling", "boot-id", "load", "clock")
-
-
-@dataclass(frozen=True)
-class Factor:
-    """What is varied. Kind `phase`: levels are states of cooling."""
-
-    name: str
-    kind: str
-    levels: tuple[str, ...]
+ALL_GATES = DEFAULT_GATES
 
 
 @dataclass(frozen=True)
@@ -42,24 +39,6 @@ class Logger:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """What will be reported; locked with the plan."""
-
-    name: str
-    unit: str
-    direction: str
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One kernel setting for the time of a run; `where` is file:line."""
-
-    resource: str
-    args: Mapping[str, Any]
-    where: str
-
-
-@dataclass(frozen=True)
 class Selector:
     """Which of the given boards take part; an empty tuple does not restrict."""
 
@@ -73,14 +52,19 @@ class Matrix:
     """A set of measurements as the file states it."""
 
     path: Path
+    file_sha256: str
     name: str
     question: str
+    domain: str
     selector: Selector
     workload: str
     workload_options: Mapping[str, Any]
     interval_s: float
     duration_s: float
     factors: tuple[Factor, ...]
+    choice: Choice
+    controls: tuple[Control, ...]
+    baselines: tuple[Baseline, ...]
     repeats: int
     order: str
     seed: int
@@ -89,12 +73,26 @@ class Matrix:
     settings: tuple[Setting, ...]
     logger: Logger
     metrics: tuple[Metric, ...]
+    rules: tuple[Rule, ...]
+    prediction: Prediction | None
     gates: tuple[str, ...]
 
     @property
     def phases(self) -> tuple[str, ...]:
         """The states of cooling that it varies; none when it has no such factor."""
-        return tuple(level for factor in self.factors if factor.kind == "phase" for level in factor.levels)
+        return tuple(dict.fromkeys(arm.phase for arm in self.arms if arm.phase is not None))
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """Every arm that will run."""
+        return arms_of(self.factors, self.controls, self.choice, str(self.path))
+
+    def restrict(self, chosen: Mapping[str, Sequence[str]]) -> Matrix:
+        """The same matrix with only these levels of these factors. Raises InputError for a word that it lacks."""
+        only = restricted(self.factors, chosen)
+        found = replace(self, choice=replace(self.choice, only=only))
+        arms_of(self.factors, self.controls, found.choice, str(self.path))  # says when nothing is left
+        return found
 
 
 def load_matrix(path: Path) -> Matrix:
@@ -102,12 +100,21 @@ def load_matrix(path: Path) -> Matrix:
     document = yamlfile.load(path, "matrix")
     data: dict[str, Any] = document.data
     _check_together(document)
+    factors, settings = factors_of(document), settings_of(document)
+    check_targets(document, settings, factors)
+    choice = _choice(document, factors)
+    controls = tuple(Control(control["name"], control["of"]) for control in data.get("controls", ()))
+    arms = arms_of(factors, controls, choice, str(path))
+    _check_controls(document, arms)
+    promises = promises_of(document, [arm.name for arm in arms])
     workload = dict(data["workload"])
     cool = data.get("cool")
     return Matrix(
         path=path,
+        file_sha256=hashlib.sha256(yamlfile.read_bytes(path)).hexdigest(),
         name=data["name"],
         question=data["question"],
+        domain=data.get("domain", ""),
         selector=Selector(
             tuple(data["boards"].get("groups", ())),
             tuple(data["boards"].get("kinds", ())),
@@ -117,15 +124,20 @@ def load_matrix(path: Path) -> Matrix:
         interval_s=float(workload.pop("interval_s")),
         workload_options=workload,
         duration_s=float(data["duration_s"]),
-        factors=tuple(Factor(name, f["kind"], tuple(f["levels"])) for name, f in data["factors"].items()),
+        factors=factors,
+        choice=choice,
+        controls=controls,
+        baselines=promises.baselines,
         repeats=data.get("repeats", 1),
         order=data.get("order", "blocked"),
         seed=data.get("seed", 0),
         attempts=data.get("attempts", 1),
         cool=Cool(tuple(cool["zone_types"]), float(cool["below_celsius"]), float(cool["timeout_s"])) if cool else None,
-        settings=_settings(document),
+        settings=settings,
         logger=_logger(data.get("logger", {})),
-        metrics=tuple(Metric(m["name"], m["unit"], m["direction"]) for m in data["metrics"]),
+        metrics=promises.metrics,
+        rules=promises.rules,
+        prediction=promises.prediction,
         gates=tuple(data.get("gates", ALL_GATES)),
     )
 
@@ -155,34 +167,60 @@ def _check_together(document: yamlfile.Document) -> None:
         raise document.error(
             "workload", "interval_s", what="the interval is longer than the whole run", advice="make it shorter"
         )
-    phases = [name for name, factor in data["factors"].items() if factor["kind"] == "phase"]
-    if len(phases) > 1:
-        raise document.error("factors", phases[1], what="there is a second factor of kind 'phase'", advice="keep one")
-    for name in phases:
-        for index, level in enumerate(data["factors"][name]["levels"]):
-            if level not in ("active", "fanless"):
-                raise document.error(
-                    "factors", name, "levels", index,
-                    what=f"'{level}' is not a phase of cooling", advice="use active or fanless",
-                )  # fmt: skip
+    _check_chain(document)
+    options = set(data["workload"]) - {"name", "interval_s"}
+    for name, factor in data["factors"].items():
+        option = factor.get("option", name)
+        if factor["kind"] == "workload" and option in options:
+            raise document.error(
+                "workload", option, what=f"'{option}' is varied by factor '{name}'", advice="leave it out here"
+            )
+
+
+def _check_chain(document: yamlfile.Document) -> None:
+    load: Mapping[str, Any] = document.data["workload"]
+    chain = load.get("chain")
+    if (load.get("mode") == "chained") != (chain is not None):
+        raise document.error(
+            "workload", "chain" if chain is not None else "mode",
+            what="'mode: chained' and 'chain' belong together", advice="chain: {run_s: 60, gap_s: 5}, or neither",
+        )  # fmt: skip
+    if chain is not None and not load["interval_s"] <= chain["run_s"] <= document.data["duration_s"]:
+        raise document.error(
+            "workload", "chain", "run_s", what="a short run must hold an interval, and fit into the whole",
+            advice="interval_s <= run_s <= duration_s",
+        )  # fmt: skip
+
+
+def _choice(document: yamlfile.Document, factors: Sequence[Factor]) -> Choice:
+    levels = {factor.name: factor.levels for factor in factors}
+    found: dict[str, tuple[dict[str, str], ...]] = {}
+    for key in ("include", "exclude"):
+        patterns = []
+        for index, given in enumerate(document.data.get(key, ())):
+            pattern = {name: str(level) for name, level in given.items()}
+            for name, level in pattern.items():
+                if level not in levels.get(name, ()):
+                    raise document.error(
+                        key, index, name, what=f"there is no factor '{name}' with level '{level}'",
+                        advice=f"factors: {', '.join(levels)}",
+                    )  # fmt: skip
+            patterns.append(pattern)
+        found[key] = tuple(patterns)
+    return Choice(found["include"], found["exclude"])
+
+
+def _check_controls(document: yamlfile.Document, arms: Sequence[Arm]) -> None:
+    names = [arm.name for arm in arms if arm.control_of is None]
+    for index, control in enumerate(document.data.get("controls", ())):
+        if control["of"] not in names:
+            raise document.error(
+                "controls", index, "of", what=f"no arm is called '{control['of']}'",
+                advice=yamlfile.did_you_mean(control["of"], names, kind="arms"),
+            )  # fmt: skip
 
 
 def _logger(data: Mapping[str, Any]) -> Logger:
     return Logger(
         data.get("payload", "thermal-logger"), float(data.get("period_s", 1.0)), float(data.get("max_gap_periods", 5.0))
     )
-
-
-def _settings(document: yamlfile.Document) -> tuple[Setting, ...]:
-    data: Mapping[str, Any] = document.data.get("settings", {})
-    found: list[Setting] = []
-    if "governor" in data:
-        args = {"governor": data["governor"], "policies": "all"}
-        found.append(Setting("governor", args, document.where("settings", "governor")))
-    for name, value in data.get("sysctl", {}).items():
-        args = {"name": name, "value": str(value)}
-        found.append(Setting("sysctl", args, document.where("settings", "sysctl", name)))
-    for index, entry in enumerate(data.get("sysfs", ())):
-        args = {"path": entry["path"], "value": str(entry["value"])}
-        found.append(Setting("sysfs", args, document.where("settings", "sysfs", index)))
-    return tuple(found)

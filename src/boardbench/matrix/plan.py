@@ -5,11 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from typing import Any
 
 from boardbench.errors import InputError
 from boardbench.inventory import Board
+from boardbench.matrix.arms import Arm, blocks_of
+from boardbench.matrix.factors import Setting
+from boardbench.matrix.levels import level_settings
 from boardbench.matrix.load import Matrix
-from boardbench.matrix.order import order_waves
+from boardbench.matrix.order import caveat, order_waves
 from boardbench.results import store
 
 SCHEMA_VERSION = 1
@@ -17,15 +22,6 @@ MIN_LOGGER_PERIOD_S = 0.1
 """Wall seconds: a logger that samples faster than this loads the board that it watches."""
 OVERHEAD_S = 20.0
 """Wall seconds of a wave beside cooling and load (connections, logger start, fetch): for the estimate only."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One combination of levels."""
-
-    name: str
-    levels: Mapping[str, str]
-    phase: str | None
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,40 @@ class Plan:
         """The arm of this name."""
         return next(arm for arm in self.arms if arm.name == name)
 
+    def cell(self, name: str) -> Cell:
+        """The cell of this name."""
+        return next(cell for cell in self.cells if cell.name == name)
+
+    def select(self, globs: Sequence[str]) -> tuple[str, ...] | None:
+        """Names of the cells that one of `globs` fits; None (all of them) without a glob. Raises InputError."""
+        if not globs:
+            return None
+        for glob in globs:
+            if not any(fnmatchcase(cell.name, glob) for cell in self.cells):
+                raise InputError(f"no cell fits '{glob}'", where="--cells", advice="--list-cells shows all")
+        return tuple(cell.name for cell in self.cells if any(fnmatchcase(cell.name, glob) for glob in globs))
+
+    def chosen_waves(self, selected: Sequence[str] | None) -> tuple[tuple[Cell, ...], ...]:
+        """The waves with only the selected cells (None: all), without those that are empty then."""
+        if selected is None:
+            return self.waves
+        kept = (tuple(cell for cell in wave if cell.name in selected) for wave in self.waves)
+        return tuple(wave for wave in kept if wave)
+
+    def options(self, arm: Arm) -> dict[str, Any]:
+        """The workload's options in this arm."""
+        return {**self.matrix.workload_options, **arm.options}
+
+    def settings(self, arm: Arm, board: str, facts: Mapping[str, Any] | None) -> tuple[Setting, ...]:
+        """The settings of a run of this arm on a board with these facts. Raises RigError (see `level_settings`)."""
+        path = str(self.matrix.path)
+        return (*self.matrix.settings, *level_settings(self.matrix.factors, arm, board, facts, path))
+
+    @property
+    def caveat(self) -> str:
+        """What the order leaves open; empty when nothing."""
+        return caveat(self.matrix.repeats, self.matrix.order, blocks_of(self.arms, self.matrix.factors))
+
     def body(self) -> dict[str, object]:
         """The plan as JSON values, without its own hash."""
         matrix = self.matrix
@@ -86,7 +116,9 @@ class Plan:
         return {
             "schema_version": SCHEMA_VERSION,
             "matrix": matrix.name,
+            "matrix_file_sha256": matrix.file_sha256,
             "question": matrix.question,
+            "domain": matrix.domain,
             "workload": {"name": matrix.workload, "options": dict(matrix.workload_options)},
             "board_time": {"duration_s": matrix.duration_s, "interval_s": matrix.interval_s},
             "wall_time": {
@@ -97,7 +129,9 @@ class Plan:
                 "estimated_s": self.estimated_s,
             },
             "time_scale": self.time_scale,
-            "factors": [{"name": f.name, "kind": f.kind, "levels": list(f.levels)} for f in matrix.factors],
+            "factors": [factor.body() for factor in matrix.factors],
+            "restricted_to": {name: list(levels) for name, levels in matrix.choice.only.items()},
+            "baselines": [{"arm": b.arm, "is": b.describes} for b in matrix.baselines],
             "repeats": matrix.repeats,
             "order": {"kind": matrix.order, "seed": matrix.seed},
             "attempts": matrix.attempts,
@@ -108,10 +142,28 @@ class Plan:
                 "period_s": matrix.logger.period_s,
                 "max_gap_periods": matrix.logger.max_gap_periods,
             },
-            "metrics": [{"name": m.name, "unit": m.unit, "direction": m.direction} for m in matrix.metrics],
+            "metrics": [
+                {"name": m.name, "unit": m.unit, "direction": m.direction, "from": m.source} for m in matrix.metrics
+            ],
+            "rules": [rule.body() for rule in matrix.rules],
+            "prediction": None if matrix.prediction is None else matrix.prediction.body(),
             "gates": sorted(matrix.gates),
             "boards": list(self.boards),
-            "arms": [{"name": a.name, "levels": dict(a.levels), "phase": a.phase} for a in self.arms],
+            **self._runs(),
+        }
+
+    def _runs(self) -> dict[str, object]:
+        return {
+            "arms": [
+                {
+                    "name": a.name,
+                    "levels": dict(a.levels),
+                    "phase": a.phase,
+                    "control_of": a.control_of,
+                    "options": dict(a.options),
+                }
+                for a in self.arms
+            ],
             "cells": [
                 {
                     "number": c.number,
@@ -140,23 +192,14 @@ def make_plan(matrix: Matrix, boards: Sequence[Board], time_scale: float = 1.0) 
     names = [board.name for board in boards]
     if not names or len(set(names)) != len(names):
         raise InputError("a plan needs boards, each once", where=str(matrix.path))
-    arms = tuple(_arms(matrix))
+    arms = matrix.arms
     cells: list[Cell] = []
-    for wave, (arm_index, repetition) in enumerate(
-        order_waves(len(arms), matrix.repeats, matrix.order, matrix.seed), start=1
-    ):
+    blocks = blocks_of(arms, matrix.factors)
+    waves = order_waves(len(arms), matrix.repeats, matrix.order, matrix.seed, blocks)
+    for wave, (arm_index, repetition) in enumerate(waves, start=1):
         arm = arms[arm_index]
         for board in names:
             number = len(cells) + 1
             name = f"{number:03d}-{arm.name}-{board}"
             cells.append(Cell(number, name, wave, arm.name, repetition, (board,)))
     return Plan(matrix, tuple(names), time_scale, arms, tuple(cells))
-
-
-def _arms(matrix: Matrix) -> list[Arm]:
-    arms: list[Arm] = []
-    for combination in itertools.product(*(factor.levels for factor in matrix.factors)):
-        levels = {factor.name: level for factor, level in zip(matrix.factors, combination, strict=True)}
-        phase = next((levels[factor.name] for factor in matrix.factors if factor.kind == "phase"), None)
-        arms.append(Arm("-".join(combination), levels, phase))
-    return arms

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from boardbench import crew
 from boardbench.errors import BenchError, InputError, RigError
-from boardbench.inventory import Board
+from boardbench.inventory import Board, Inventory
+from boardbench.matrix.gates.before import Look
+from boardbench.matrix.gates.keeper import SAMPLE_S, Keeper, keep, look
+from boardbench.matrix.gates.limits import MIN_FREE_BYTES
+from boardbench.matrix.plan import Plan
 from boardbench.payload import Payload
 from boardbench.results.fetch import DoorLike
 
 FACTS_S = 60.0
 STAGING = "/var/lib/boardbench"
-MIN_FREE_BYTES = 64_000_000
-"""A run of half an hour leaves less than 1 MB; below this the board itself is in trouble."""
+LOG_ROW_BYTES = 600
+"""What a period of the logger leaves at most, in bytes: a row of a board with many sensors, and the workload's own."""
 CHECK_SCOPE = "campaign-check"
 """A scope is asked for even when nothing is changed."""
 
 
-class NotProvisionedError(RigError):
-    """A board lacks a payload as it is here. Boards that run different programs are not compared: nothing starts."""
+class WrongBoardError(RigError):
+    """A board is not what was to be measured (another machine, other programs than here): nothing starts."""
 
 
 @dataclass(frozen=True)
 class Met:
-    """A board's facts, and how far its wall clock is ahead of ours, with the bound of that (half a round trip)."""
+    """A board's facts, what its gates look at, and how far its wall clock is ahead of ours, with the bound of that."""
 
     facts: Mapping[str, Any]
+    look: Look
     offset_s: float
     error_s: float
 
@@ -40,27 +44,26 @@ def meet(
     """Facts of all boards at once: those that answered, and the errors of those that did not.
 
     The boards must have `payloads` just as they are here. A board that is not fit (no answer, another host key, sudo
-    that asks) costs only its own cells. Raises when none is fit, NotProvisionedError, and errors that are not
+    that asks) costs only its own cells. Raises when none is fit, WrongBoardError, and errors that are not
     the rig's.
     """
 
     def ask(board: Board) -> Met:
         with open_door(board) as door:
-            before = time.time()
-            answer = door.call("facts", {"paths": [STAGING]}, deadline_s=FACTS_S)
-            after = time.time()
+            facts = door.call("facts", {"paths": [STAGING]}, deadline_s=FACTS_S).get("facts")
+            if not isinstance(facts, Mapping):
+                raise RigError("the board gave no facts", where=board.name)
+            check_identity({board.name: board}, {board.name: facts})
             _check_payloads(door, board, payloads)
-        facts = answer.get("facts")
-        clock = facts.get("clock") if isinstance(facts, Mapping) else None
-        if not isinstance(facts, Mapping) or not isinstance(clock, Mapping):
-            raise RigError("the board gave no facts", where=board.name)
-        middle = (before + after) / 2
-        return Met(facts, round(float(clock["wall_unix_s"]) - middle, 6), round((after - before) / 2, 6))
+            # Without payloads nobody is about to begin: then only identity and clock are wanted.
+            found = look(door, board.name, hashes=bool(payloads), sample_s=SAMPLE_S if payloads else 0.0)
+        clock = found["clock"]
+        return Met(facts, found, float(clock["offset_s"]), float(clock["error_s"]))
 
     met: dict[str, Met] = {}
     lost: dict[str, BenchError] = {}
     for name, outcome in crew.each(boards, ask).items():
-        if isinstance(outcome, RigError) and not isinstance(outcome, NotProvisionedError):
+        if isinstance(outcome, RigError) and not isinstance(outcome, WrongBoardError):
             lost[name] = outcome
         elif isinstance(outcome, BenchError):
             raise outcome
@@ -73,31 +76,45 @@ def meet(
 
 def check(boards: Mapping[str, Board], met: Mapping[str, Met]) -> tuple[bool, float]:
     """All checks of what the boards said; (virtual, time scale). Raises RigError and InputError."""
-    check_identity(boards, met)
+    check_identity(boards, {name: found.facts for name, found in met.items()})
     check_room(met)
     return label(met)
 
 
-def check_identity(boards: Mapping[str, Board], met: Mapping[str, Met]) -> None:
-    """Each board is the one that the inventory means, and no two names are one machine. Raises RigError."""
+def keeper(plan: Plan, inventory: Inventory, boards: Mapping[str, Board], met: Mapping[str, Met]) -> Keeper:
+    """The gates of a campaign. Raises RigError when one is shut that no waiting opens."""
+    matrix = plan.matrix
+    return keep(
+        inventory,
+        boards,
+        {name: found.look for name, found in met.items()},
+        required=matrix.gates,
+        estimate_bytes=round(matrix.duration_s / matrix.logger.period_s * LOG_ROW_BYTES),
+        zone_types=matrix.cool.zone_types if matrix.cool else (),
+        sets_governor=any(setting.resource == "governor" for setting in matrix.settings),
+    )
+
+
+def check_identity(boards: Mapping[str, Board], facts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Each board is the one that the inventory means, and no two names are one machine. Raises WrongBoardError."""
     seen: dict[str, str] = {}
-    for name, found in met.items():
+    for name, found in facts.items():
         wanted = boards[name].identity
         for what, want in (
             ("hostname", wanted.hostname),
             ("machine_id", wanted.machine_id),
             ("serial", wanted.serial),
         ):
-            have = found.facts.get(what)
+            have = found.get(what)
             if want is not None and have != want:
-                raise RigError(
+                raise WrongBoardError(
                     f"the machine that answers has {what} {have!r}, the inventory says {want!r}",
                     where=f"{name} ({boards[name].where})",
                     advice="its address may belong to another board now",
                 )
-        boot_id = found.facts.get("boot_id")
+        boot_id = found.get("boot_id")
         if isinstance(boot_id, str) and boot_id in seen:
-            raise RigError(
+            raise WrongBoardError(
                 f"boards {seen[boot_id]} and {name} are the same machine (same boot id)",
                 where=boards[name].where,
                 advice="give each its own address in the inventory",
@@ -150,7 +167,7 @@ def check_room(met: Mapping[str, Met]) -> None:
 
 
 def _check_payloads(door: DoorLike, board: Board, payloads: Sequence[Payload]) -> None:
-    """What is on the board is byte for byte what is in the checkout. Raises NotProvisionedError."""
+    """What is on the board is byte for byte what is in the checkout. Raises WrongBoardError."""
     for payload in payloads:
         steps = [
             {
@@ -164,7 +181,7 @@ def _check_payloads(door: DoorLike, board: Board, payloads: Sequence[Payload]) -
         args = {"scope": CHECK_SCOPE, "steps": steps, "check": True, "diff": False, "stop_on_failure": False}
         recap = door.call("apply", args, deadline_s=FACTS_S).get("recap")
         if not isinstance(recap, Mapping) or recap.get("changed") != 0 or recap.get("failed") != 0:
-            raise NotProvisionedError(
+            raise WrongBoardError(
                 f"payload {payload.name} is not on the board as it is in {payload.folder}",
                 where=board.name,
                 advice="run ./inv provision first",

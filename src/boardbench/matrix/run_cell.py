@@ -6,26 +6,37 @@ Between `start` and `collect` nothing is sent to the board: the connection is cl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from boardbench import crew
 from boardbench.errors import BenchError, DeadlineError, InputError, RigError, UnreachableError
 from boardbench.inventory import Board
-from boardbench.matrix.cooling import Driver, steps_of
+from boardbench.matrix.arms import Arm
+from boardbench.matrix.cooling import Driver, Step, steps_of
+from boardbench.matrix.cooling.proof import fan_after, fan_before
+from boardbench.matrix.gates import closed_loop
+from boardbench.matrix.gates.keeper import Keeper
+from boardbench.matrix.heart import Heart
+from boardbench.matrix.interrupt import Stops
 from boardbench.matrix.journal import Journal
 from boardbench.matrix.lease import Holder
-from boardbench.matrix.plan import Arm, Cell, Plan
+from boardbench.matrix.plan import Cell, Plan
+from boardbench.matrix.power.recovery import refusal
 from boardbench.matrix.progress import OnProgress, Phase, Progress
+from boardbench.matrix.readback import levels_now
 from boardbench.results.collect import evidence_of, finish_attempt
 from boardbench.results.fetch import DoorLike
 from boardbench.results.judge import Rules
-from boardbench.results.record import Attempt, RawRead
-from boardbench.workloads.base import PYTHON, Durations, Harness, script
+from boardbench.results.record import Attempt, RawRead, with_answer
+from boardbench.workloads.base import PYTHON, Chain, Durations, Harness, script
 from boardbench.workloads.registry import workload
 
+T = TypeVar("T")
+BUSY = "another call is changing this board"
 LOGGER_SCRIPT = script("thermal-logger", "thermal_logger.py")
 STRAY_GRACE_S = 5.0
 ALWAYS_NEEDED = ("leftovers", "strays", "settings")
@@ -34,14 +45,21 @@ ALWAYS_NEEDED = ("leftovers", "strays", "settings")
 
 @dataclass(frozen=True)
 class Timings:
-    """How long things may take, in wall seconds; beside what the plan says."""
+    """How long things may take, in wall seconds; beside what the plan says.
+
+    `lead_s` before the load, in which the controller hangs up, and `trail_s` after it, before it calls again: inside
+    the window nothing is sent to a board, though a program takes a moment to start.
+    """
 
     prepare_s: float = 120.0
     start_s: float = 60.0
     window_slack_s: float = 30.0
+    lead_s: float = 0.5
+    trail_s: float = 0.3
     patience_s: float = 120.0
     retry_every_s: float = 3.0
     restore_s: float = 60.0
+    lease_ttl_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -56,10 +74,14 @@ class Bench:
     boot_ids: Mapping[str, str | None]
     virtual: bool
     holder: Holder
+    heart: Heart
+    stops: Stops
     journal: Journal
     open_door: Callable[[Board], DoorLike]
     on_progress: OnProgress
     timings: Timings
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    keeper: Keeper = field(default_factory=Keeper)
 
     @property
     def campaign(self) -> str:
@@ -94,8 +116,13 @@ class Bench:
 
     @property
     def hold_s(self) -> float:
-        """A hold that outlives cooling, the silent window and the time to get the board back after it."""
-        return self.prepare_s + self.limit_s + self.timings.start_s + self.timings.patience_s + 120.0
+        """For how long a board is held at a time: short, since heartbeats renew it while the controller lives."""
+        return self.timings.lease_ttl_s
+
+    @property
+    def window_hold_s(self) -> float:
+        """A hold that outlives the silent window, in which there are no heartbeats, and the usual time after it."""
+        return self.window_s + self.plan.wall_s(self.plan.matrix.interval_s) + self.hold_s
 
     def rules(self, arm: Arm) -> Rules:
         """By what a run of this arm is judged."""
@@ -105,7 +132,30 @@ class Bench:
 
 def run_name(bench: Bench, cell: Cell, attempt: int) -> str:
     """The run's name on the board: unique over campaigns, and a good unit name."""
-    return f"{bench.campaign.rsplit('-', 1)[-1]}-{cell.number:03d}-a{attempt}"
+    return f"{run_prefix(bench)}{cell.number:03d}-a{attempt}"
+
+
+def run_prefix(bench: Bench) -> str:
+    """How the names of all runs of the campaign begin."""
+    return f"{bench.campaign.rsplit('-', 1)[-1]}-"
+
+
+def enter(bench: Bench, board: Board) -> DoorLike:
+    """A connection to the board; tries again, less and less often, while the board does not answer.
+
+    Raises the last UnreachableError or DeadlineError when the patience is used up.
+    """
+    deadline = time.monotonic() + bench.timings.patience_s
+    wait_s = bench.timings.retry_every_s / 4
+    while True:
+        try:
+            return bench.open_door(board)
+        except (UnreachableError, DeadlineError) as error:
+            if time.monotonic() + wait_s >= deadline:
+                raise
+            bench.on_progress(Progress(Phase.RETRY, f"no answer ({error.what}), trying again", board.name))
+            pause(wait_s)
+            wait_s = min(2 * wait_s, 4 * bench.timings.retry_every_s)
 
 
 def harness_of(plan: Plan) -> Harness:
@@ -113,14 +163,16 @@ def harness_of(plan: Plan) -> Harness:
     return workload(plan.matrix.workload).harness.joined(Harness(scripts=(LOGGER_SCRIPT,)))
 
 
-def prepare(bench: Bench, door: DoorLike, cell: Cell, attempt: int) -> tuple[Mapping[str, Any], ...]:
-    """Bring the board to the start condition and start the logger; returns the evidence. Raises BenchError."""
+def prepare(
+    bench: Bench, door: DoorLike, cell: Cell, attempt: int, fan: Sequence[Step] = ()
+) -> tuple[Mapping[str, Any], ...]:
+    """Bring the board to the start condition and start the logger; returns the evidence. Raises BenchError.
+
+    `fan`: what the board itself sets for its fan.
+    """
     board = cell.boards[0]
     plan, arm = bench.plan, bench.plan.arm(cell.arm)
-    driver = bench.drivers.get(board)
-    settings = steps_of(plan.matrix.settings)
-    if driver is not None and arm.phase is not None:
-        settings = [*driver.steps(arm.phase), *settings]
+    settings = [*fan, *steps_of(plan.settings(arm, board, bench.facts.get(board)))]
     cool = plan.matrix.cool
     args: dict[str, object] = {
         "run": run_name(bench, cell, attempt),
@@ -134,11 +186,11 @@ def prepare(bench: Bench, door: DoorLike, cell: Cell, attempt: int) -> tuple[Map
         if cool is None
         else {
             "zone_types": list(cool.zone_types),
-            "below_celsius": cool.below_celsius,
+            "below_celsius": bench.keeper.start_below(bench.boards[board], cool.below_celsius),
             "timeout_s": plan.wall_s(cool.timeout_s),
         },
     }
-    bench.holder.renew(door, board, bench.hold_s)
+    args["lease"] = bench.holder.heartbeat(bench.hold_s)
     bench.journal.note("prepare", run=args["run"], cell=cell.name, board=board, attempt=attempt)
 
     def tell(event: dict[str, object]) -> None:
@@ -147,11 +199,15 @@ def prepare(bench: Bench, door: DoorLike, cell: Cell, attempt: int) -> tuple[Map
             bench.on_progress(Progress(Phase.PREPARE, text, board, cell.wave, len(plan.waves)))
 
     evidence = evidence_of(door.call("prepare", args, deadline_s=bench.prepare_s, on_event=tell))
+    evidence += fan_before(bench, door, board, arm.phase, evidence)
+    if all(entry["ok"] for entry in evidence if entry["gate"] == "settings"):
+        evidence += levels_now(bench, door, board, arm, "before")
+    evidence += bench.keeper.before_run(door, bench.boards[board], str(args["run"]))
     needed = {*plan.matrix.gates, *ALWAYS_NEEDED}
     failed = [f"{entry['gate']}: {entry['why']}" for entry in evidence if entry["gate"] in needed and not entry["ok"]]
     if failed:
         # A run from a wrong start cannot count, so it is not made; the next attempt may find a better start.
-        raise RigError(f"not at the start condition: {'; '.join(failed)}", where=board, transient=True)
+        raise refusal(evidence, f"not at the start condition: {'; '.join(failed)}", board)
     return evidence
 
 
@@ -161,42 +217,99 @@ def _cache_files(bench: Bench) -> list[str]:
     return [script(name, str(entry["name"])) for entry in bench.payloads[name]]
 
 
+def through_losses(bench: Bench, board: Board, work: Callable[[DoorLike], T]) -> T:
+    """`work`, begun anew whenever the link is lost in it, until the patience is used up; leaves the door open.
+
+    The call that was cut off ends on the board, but not at once: until then the board says that it is being changed.
+    """
+    deadline = time.monotonic() + bench.timings.patience_s
+    lost = False
+    while True:
+        door = enter(bench, board)
+        try:
+            return work(door)
+        except UnreachableError as error:
+            again: BenchError = error
+            lost = True
+        except RigError as error:
+            if not lost or BUSY not in error.what:
+                raise
+            again = error
+        door.close()
+        if time.monotonic() + bench.timings.retry_every_s >= deadline:
+            raise again
+        bench.on_progress(Progress(Phase.RETRY, f"{again.what}; once more", board.name))
+        pause(bench.timings.retry_every_s / 2)
+
+
 def start(bench: Bench, door: DoorLike, cell: Cell, attempt: int, evidence: tuple[Mapping[str, Any], ...]) -> Attempt:
-    """Start the load, journal it, and return what is needed to collect it. Raises BenchError."""
-    plan, board = bench.plan, cell.boards[0]
-    kind = workload(plan.matrix.workload)
-    name = run_name(bench, cell, attempt)
-    durations = Durations(bench.window_s, plan.wall_s(plan.matrix.interval_s))
-    argv = kind.argv(name, plan.matrix.workload_options, durations)
-    bench.holder.renew(door, board, bench.hold_s)
-    args = {"run": name, "exec": argv, "env": {}, "cwd": "/", "limits": {}, "deadline_s": bench.limit_s}
-    bench.journal.note("start", run=name, cell=cell.name, board=board, attempt=attempt)
-    answer = door.call("start", args, deadline_s=bench.timings.start_s)
-    boot_id = answer.get("boot_id")
-    started = answer.get("started")
-    if not isinstance(started, Mapping):
-        raise RigError("the board did not say when the load started", where=board)
-    begun = Attempt(
+    """Start the load, journal it, and return what is needed to collect it. Raises BenchError.
+
+    When the link is lost meanwhile the board is asked: what it started counts, what it did not start is not started
+    any more, since the conditions that were proved are no longer fresh.
+    """
+    begun = _attempt(bench, cell, attempt, evidence)
+    argv = begun.workload["argv"]
+    args = {"run": begun.run, "exec": argv, "env": {}, "cwd": "/", "limits": {}, "deadline_s": bench.limit_s}
+    args["lease"] = bench.holder.heartbeat(bench.window_hold_s)
+    bench.journal.note(
+        "start", run=begun.run, cell=cell.name, board=begun.board, attempt=attempt, begun=begun.as_dict()
+    )
+    try:
+        answer: Mapping[str, Any] = door.call("start", args, deadline_s=bench.timings.start_s)
+    except (UnreachableError, DeadlineError) as error:
+        answer = _answer_of_start(bench, begun, error)
+    if not isinstance(answer.get("started"), Mapping):
+        raise RigError("the board did not say when the load started", where=begun.board)
+    begun = with_answer(begun, answer)
+    bench.journal.note("started", run=begun.run, attempt=begun.as_dict())
+    return begun
+
+
+def _attempt(bench: Bench, cell: Cell, attempt: int, evidence: tuple[Mapping[str, Any], ...]) -> Attempt:
+    """All of an attempt that is known before the board has answered."""
+    plan = bench.plan
+    arm, kind, name = plan.arm(cell.arm), workload(plan.matrix.workload), run_name(bench, cell, attempt)
+    options = plan.options(arm)
+    given = options.get("chain")
+    chain = Chain(plan.wall_s(given["run_s"]), plan.wall_s(given["gap_s"])) if given is not None else None
+    durations = Durations(bench.window_s, plan.wall_s(plan.matrix.interval_s), chain, bench.timings.lead_s)
+    argv = kind.argv(name, options, durations)
+    mode = str(options.get("mode", "sustained"))
+    return Attempt(
         run=name,
         campaign=bench.campaign,
         cell=cell.name,
-        arm=dict(plan.arm(cell.arm).levels),
-        phase=plan.arm(cell.arm).phase,
+        arm=dict(arm.levels),
+        phase=arm.phase,
         repetition=cell.repetition,
         attempt=attempt,
-        board=board,
-        workload={"name": kind.name, "argv": argv, "payload_files": bench.payloads.get(kind.name, [])},
+        board=cell.boards[0],
+        workload={
+            "name": kind.name,
+            "mode": mode,
+            "argv": argv,
+            "payload_files": bench.payloads.get(kind.name, []),
+        },
         raw_files=kind.raw_files,
         virtual=bench.virtual,
         time_scale=plan.time_scale,
         logger_period_s=plan.logger_period_s,
-        boot_id=boot_id if isinstance(boot_id, str) and boot_id else None,
-        started=dict(started),
+        boot_id=None,
+        started={},
         controller_started_unix_s=round(time.time(), 3),
         evidence=evidence,
     )
-    bench.journal.note("started", run=name, attempt=begun.as_dict())
-    return begun
+
+
+def _answer_of_start(bench: Bench, begun: Attempt, error: BenchError) -> Mapping[str, Any]:
+    """What a board that could not answer `start` has to say about it. Raises `error` when it has not started."""
+    with enter(bench, bench.boards[begun.board]) as door:
+        found = door.call("staged", {}, deadline_s=bench.timings.restore_s).get("runs")
+    for entry in found if isinstance(found, list) else []:
+        if entry.get("run") == begun.run and isinstance(entry.get("start_answer"), Mapping):
+            return dict(entry["start_answer"])
+    raise error
 
 
 def read_raw(name: str, folder: Path) -> RawRead:
@@ -207,30 +320,37 @@ def read_raw(name: str, folder: Path) -> RawRead:
         # The folder of the moment (`.partial`) is no part of what is wrong.
         where = error.where.replace(f"{folder}/", "workload/")
         return RawRead(None, None, f"{where}: {error.what}")
-    return RawRead(samples.window_monotonic_s, samples.end_stamp, None)
+    return RawRead(samples.window_monotonic_s, samples.end_stamp, None, closed_loop.evidence(samples.closed_loop))
 
 
-def collect_run(bench: Bench, board: Board, begun: Attempt) -> dict[str, Any]:
+def collect_run(bench: Bench, board: Board, begun: Attempt, *, settings_stand: bool = True) -> dict[str, Any]:
     """Reconnect after the window and bring the run home; tries again while the board does not answer.
+
+    `settings_stand`: what was set for the run still stands, so that what is seen now says something about it.
 
     Raises the last UnreachableError or DeadlineError when the patience is used up (the run stays on the board), or any
     other BenchError at once.
     """
     deadline = time.monotonic() + bench.patience_s
-    watch_s = bench.plan.wall_s(bench.plan.matrix.interval_s) + bench.timings.window_slack_s
-    rules = bench.rules(bench.plan.arm("-".join(begun.arm.values())))
+    # A load that went on without a controller may be at its beginning.
+    watch_s = bench.limit_s
+    rules = bench.rules(bench.plan.arm(bench.plan.cell(begun.cell).arm))
+    wait_s = bench.timings.retry_every_s / 4
+    lease = bench.holder.heartbeat(bench.hold_s)
     while True:
         try:
             with bench.open_door(board) as door:
-                bench.holder.renew(door, board.name, bench.hold_s)
-                seen = replace(begun, evidence=(*begun.evidence, *_fan_after(bench, door, begun)))
-                run = finish_attempt(door, seen, bench.folder, rules, read_raw, watch_s=watch_s)
+                look = partial(after_load, bench, door, begun) if settings_stand else tuple
+                run = finish_attempt(
+                    door, begun, bench.folder, rules, read_raw, watch_s=watch_s, look=look, lease=lease
+                )
         except (UnreachableError, DeadlineError) as error:
-            if time.monotonic() + bench.timings.retry_every_s >= deadline:
+            if time.monotonic() + wait_s >= deadline:
                 raise
             tell = Progress(Phase.COLLECT, f"no answer ({error.what}), trying again", board.name)
             bench.on_progress(tell)
-            pause(bench.timings.retry_every_s)
+            pause(wait_s)
+            wait_s = min(2 * wait_s, 4 * bench.timings.retry_every_s)
         else:
             bench.journal.note(
                 "collected", run=begun.run, valid=run["valid"], reasons=[r["code"] for r in run["invalid_reasons"]]
@@ -238,18 +358,10 @@ def collect_run(bench: Bench, board: Board, begun: Attempt) -> dict[str, Any]:
             return run
 
 
-def _fan_after(bench: Bench, door: DoorLike, begun: Attempt) -> list[Mapping[str, Any]]:
-    """Evidence that the fan still is as it was switched: somebody may have had a hand on it meanwhile."""
-    driver = bench.drivers.get(begun.board)
-    steps = driver.steps(begun.phase) if driver is not None and begun.phase is not None else []
-    if not steps:
-        return []
-    args = {"scope": bench.scope, "steps": steps, "check": True, "diff": False, "stop_on_failure": True}
-    recap = door.call("apply", args, deadline_s=bench.timings.restore_s).get("recap")
-    # In check mode `changed` means that the board would have to be changed.
-    ok = isinstance(recap, Mapping) and recap.get("changed") == 0 and recap.get("failed") == 0
-    why = "" if ok else f"after the load the fan is not as phase {begun.phase} wants it"
-    return [{"gate": "cooling", "ok": ok, "saw": {"phase": begun.phase, "after_load": recap}, "why": why}]
+def after_load(bench: Bench, door: DoorLike, begun: Attempt) -> tuple[Mapping[str, Any], ...]:
+    """Evidence that what was set for the run still holds at its end."""
+    arm = bench.plan.arm(bench.plan.cell(begun.cell).arm)
+    return (*fan_after(bench, door, begun), *levels_now(bench, door, begun.board, arm, "after"))
 
 
 def pause(seconds: float) -> None:
@@ -264,9 +376,9 @@ def restore_board(bench: Bench, board: Board) -> str | None:
     """Put back what the campaign changed and stop what it started; None, or why that is not proved."""
     try:
         with bench.open_door(board) as door:
-            # Whoever took the board over by now would lose the processes that are ended below.
-            bench.holder.renew(door, board.name, bench.hold_s)
             args: dict[str, object] = {
+                # Whoever took the board over by now would lose the processes that are ended below.
+                "lease": bench.holder.heartbeat(bench.hold_s),
                 "harness": harness_of(bench.plan).as_dict(),
                 "end": True,
                 "grace_s": STRAY_GRACE_S,

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from boardbench import crew
-from boardbench.errors import BenchError, BugError
+from boardbench.errors import BenchError, BugError, DeadlineError, RigError, UnreachableError
 from boardbench.inventory import Board
 from boardbench.matrix import run_cell
+from boardbench.matrix.cooling import Step
 from boardbench.matrix.plan import Cell
 from boardbench.matrix.progress import Phase, Progress
 from boardbench.matrix.run_cell import Bench
@@ -24,25 +25,29 @@ T = TypeVar("T")
 Outcome = dict[str, Any] | BenchError
 """run.json of a collected attempt, or why there is none."""
 TELL_EVERY_S = 10.0
+UNKNOWN = "unknown"
 
 
 @dataclass
 class Floor:
-    """What is true on the boards now: the phase each fan was switched to, and runs that are staged there for nobody.
+    """What is true on the boards now: each fan's phase (`unknown` while it is switched) and what the board sets for
+    it, and runs that are staged there for nobody.
 
     A run is in `leftover` from its preparation until it is collected, or until only a late collect can bring it home.
     """
 
-    phases: dict[str, tuple[str, dict[str, object] | None]] = field(default_factory=dict)
+    phases: dict[str, tuple[str, list[Step]]] = field(default_factory=dict)
     leftover: dict[str, set[str]] = field(default_factory=dict)
 
 
-def run_wave(bench: Bench, cells: Sequence[Cell], attempt: int, floor: Floor, eta_s: float) -> dict[str, Outcome]:
-    """One attempt of these cells (different boards, one arm); outcome by cell name.
+def run_wave(
+    bench: Bench, cells: Sequence[Cell], attempts: Mapping[str, int], floor: Floor, eta_s: float
+) -> dict[str, Outcome]:
+    """One attempt of these cells (different boards, one arm), numbered by cell name; outcome by cell name.
 
     On any exception, Ctrl-C included, the connections are closed; what was prepared or started is in `floor.leftover`.
     """
-    wave = _Wave(bench, cells, attempt, floor, eta_s)
+    wave = _Wave(bench, cells, attempts, floor, eta_s)
     try:
         wave.run()
     finally:
@@ -51,10 +56,12 @@ def run_wave(bench: Bench, cells: Sequence[Cell], attempt: int, floor: Floor, et
 
 
 class _Wave:
-    def __init__(self, bench: Bench, cells: Sequence[Cell], attempt: int, floor: Floor, eta_s: float) -> None:
+    def __init__(
+        self, bench: Bench, cells: Sequence[Cell], attempts: Mapping[str, int], floor: Floor, eta_s: float
+    ) -> None:
         self.bench = bench
         self.cells = {cell.boards[0]: cell for cell in cells}
-        self.attempt = attempt
+        self.attempts = attempts
         self.floor = floor
         self.ends_monotonic_s = time.monotonic() + eta_s
         self.doors: dict[str, DoorLike] = {}
@@ -63,11 +70,15 @@ class _Wave:
     def run(self) -> None:
         switched = self._switch_fans(list(self.cells))
         prepared = self._each(list(switched), self._prepare(switched), Phase.PREPARE)
-        started = self._each(list(prepared), self._start(prepared), Phase.START)
-        self.close_doors()
-        if started:
-            self._leave_alone()
-        self._each(list(started), self._collect(started), Phase.COLLECT)
+        if not prepared:
+            return
+        with self.bench.heart.silent(self.bench.window_hold_s, list(prepared)):
+            started = self._each(list(prepared), self._start(prepared), Phase.START)
+            self.close_doors()
+            if started:
+                self._leave_alone()
+        with self.bench.stops.finishing(f"the loads have ended, their files are fetched ({', '.join(self.attempts)})"):
+            self._each(list(started), self._collect(started), Phase.COLLECT)
 
     def close_doors(self) -> None:
         """No connection stays open: an idle one would still make the board send and answer keepalives."""
@@ -75,44 +86,49 @@ class _Wave:
             _, door = self.doors.popitem()
             door.close()
 
-    def _switch_fans(self, names: Sequence[str]) -> dict[str, tuple[Mapping[str, Any], ...]]:
-        """One after the other: a driver may ask a person. Returns the evidence of the boards that are ready."""
-        ready: dict[str, tuple[Mapping[str, Any], ...]] = {}
+    def _switch_fans(self, names: Sequence[str]) -> dict[str, list[Step]]:
+        """One after the other: a driver may ask a person. Returns the fan's settings on the boards that are ready."""
+        ready: dict[str, list[Step]] = {}
         for name in names:
             cell = self.cells[name]
             phase, driver = self.bench.plan.arm(cell.arm).phase, self.bench.drivers.get(name)
             if phase is None or driver is None:
-                ready[name] = ()
+                ready[name] = []
                 continue
-            if self.floor.phases.get(name, ("", None))[0] != phase:
-                self.floor.phases.pop(name, None)  # until it is proved, the fan's state is not known
+            if self.floor.phases.get(name, ("", []))[0] != phase:
+                self.floor.phases[name] = (UNKNOWN, [])  # a switch that fails may have done its work all the same
                 self._tell(Phase.COOLING, f"fan to {phase}", name)
+                began_s = time.monotonic()
                 try:
-                    self.floor.phases[name] = (phase, driver.switch(phase))
+                    self.floor.phases[name] = (phase, driver.set(phase))
+                    self.bench.journal.note("waited", board=name, took_s=round(time.monotonic() - began_s, 3))
                 except BenchError as error:
                     self._drop(name, Phase.COOLING, error)
                     continue
-            evidence = self.floor.phases[name][1]
-            ready[name] = () if evidence is None else (evidence,)
+            ready[name] = self.floor.phases[name][1]
         return ready
 
-    def _prepare(
-        self, switched: Mapping[str, tuple[Mapping[str, Any], ...]]
-    ) -> Callable[[Board], tuple[Mapping[str, Any], ...]]:
+    def _prepare(self, switched: Mapping[str, list[Step]]) -> Callable[[Board], tuple[Mapping[str, Any], ...]]:
         def work(board: Board) -> tuple[Mapping[str, Any], ...]:
             cell = self.cells[board.name]
-            run = run_cell.run_name(self.bench, cell, self.attempt)
-            self.floor.leftover.setdefault(board.name, set()).add(run)
-            door = self.bench.open_door(board)
-            self.doors[board.name] = door
-            return switched[board.name] + run_cell.prepare(self.bench, door, cell, self.attempt)
+            attempt = self.attempts[cell.name]
+            self.floor.leftover.setdefault(board.name, set()).add(run_cell.run_name(self.bench, cell, attempt))
+
+            def once(door: DoorLike) -> tuple[Mapping[str, Any], ...]:
+                self.doors[board.name] = door
+                return run_cell.prepare(self.bench, door, cell, attempt, switched[board.name])
+
+            return run_cell.through_losses(self.bench, board, once)
 
         return work
 
     def _start(self, prepared: Mapping[str, tuple[Mapping[str, Any], ...]]) -> Callable[[Board], Attempt]:
         def work(board: Board) -> Attempt:
             cell = self.cells[board.name]
-            return run_cell.start(self.bench, self.doors[board.name], cell, self.attempt, prepared[board.name])
+            door, attempt = self.doors[board.name], self.attempts[cell.name]
+            begun = run_cell.start(self.bench, door, cell, attempt, prepared[board.name])
+            self.doors.pop(board.name).close()  # at once: the others may take longer, and this load begins
+            return begun
 
         return work
 
@@ -121,8 +137,12 @@ class _Wave:
             begun = started[board.name]
             try:
                 run = run_cell.collect_run(self.bench, board, begun)
+            except (UnreachableError, DeadlineError) as error:
+                # It has run to its end, for all that is known, and is not run again: it can be fetched later.
+                self.floor.leftover[board.name].discard(begun.run)
+                advice = "the run stays on the board: bench --resume or collect brings it home"
+                raise RigError(error.what, where=error.where, advice=advice) from error
             except BenchError:
-                # It has run to its end, for all that is known: a later collect may still get it.
                 self.floor.leftover[board.name].discard(begun.run)
                 raise
             self.floor.leftover[board.name].discard(begun.run)
@@ -150,14 +170,16 @@ class _Wave:
     def _drop(self, name: str, phase: Phase, error: BenchError) -> None:
         cell = self.cells[name]
         self.outcomes[cell.name] = error
+        attempt = self.attempts[cell.name]
         self.bench.journal.note(
-            "lost", cell=cell.name, board=name, attempt=self.attempt, phase=phase.value, error=error.as_dict()
+            "lost", cell=cell.name, board=name, attempt=attempt, phase=phase.value, error=error.as_dict()
         )
         self._tell(Phase.LOST, f"lost at {phase.value}: {error}", name)
 
     def _leave_alone(self) -> None:
         """The silent window: nothing is sent to any board until the load should have ended."""
-        end = time.monotonic() + self.bench.window_s
+        timings = self.bench.timings
+        end = time.monotonic() + timings.lead_s + self.bench.window_s + timings.trail_s
         while (left := end - time.monotonic()) > 0:
             self._tell(Phase.MEASURE, f"load runs, {left:.0f} s left")
             time.sleep(min(left, TELL_EVERY_S))

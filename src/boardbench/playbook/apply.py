@@ -127,7 +127,9 @@ class _Worker:
                 self.steps.append(_step_result(event))
             self._tell(event)
 
-        value = door.call("apply", request.args, deadline_s=self._deadline_s, blobs=request.blobs, on_event=heard)
+        # In the same call: a held board is refused, and what a dead campaign left on it is put back.
+        args = {**request.args, "settle": True}
+        value = door.call("apply", args, deadline_s=self._deadline_s, blobs=request.blobs, on_event=heard)
         told = self.steps[before:]
         recap = value.get("recap")
         counted = {state: sum(step.state == state for step in told) for state in STATES}

@@ -30,10 +30,17 @@ class Outcome:
 
 
 def apply(args: dict[str, Any], call: Call) -> dict[str, Any]:
-    """Runs the steps of `args`. In check mode nothing is touched, and no blob is asked for."""
+    """Runs the steps of `args`. In check mode nothing is touched, and no blob is asked for.
+
+    With `settle` a board that a campaign holds is refused, and what dead campaigns left is put back first.
+    """
     steps = args.get("steps")
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise Failure(BAD_INPUT, "steps is not a list of steps", "apply")
+    if args.get("settle"):
+        from . import leftovers
+
+        leftovers.settle(call, check=bool(args.get("check")))
     if args.get("check"):
         return _run(steps, args, System(call.places, remaining_s=call.remaining_s), call)
     scope = check_scope(args.get("scope"))

@@ -26,18 +26,14 @@ def facts(args: dict[str, Any], call: Call) -> dict[str, Any]:
 
 def read_facts(places: Places, paths: list[str]) -> dict[str, Any]:
     """FACTS as docs/architecture.md has them. What cannot be read is `{"missing": why}`, or null for a name."""
-    kernel = os.path.join(places.proc, "sys/kernel")
     memory = parsers.meminfo(reading.word(os.path.join(places.proc, "meminfo")) or "")
     rails = sensors.power_rails(places)
     return {
-        "hostname": reading.word(os.path.join(kernel, "hostname")),
-        "machine_id": reading.word(os.path.join(places.etc, "machine-id")),
-        "serial": _serial(places),
-        "boot_id": boot_id(places),
+        **read_identity(places),
         "model": next(iter(_device_tree(places, "model")), None),
         "compatible": _device_tree(places, "compatible"),
         "os": _os(places),
-        "kernel": reading.word(os.path.join(kernel, "osrelease")),
+        "kernel": reading.word(os.path.join(places.proc, "sys/kernel/osrelease")),
         "arch": os.uname().machine,
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "cpu_count": _cpu_count(places),
@@ -45,7 +41,7 @@ def read_facts(places: Places, paths: list[str]) -> dict[str, Any]:
         "memory_available_bytes": memory.get("MemAvailable", {"missing": "not in meminfo"}),
         "uptime_s": _uptime(places),
         "clock": stamps.now(),
-        "disks": [_disk(places, path) for path in dict.fromkeys(["/", *paths])],
+        "disks": [disk(places, path) for path in dict.fromkeys(["/", *paths])],
         "service_manager": _service_manager(places),
         "thermal": sensors.thermal(places),
         "cpu_policies": sensors.cpu_policies(places),
@@ -56,6 +52,16 @@ def read_facts(places: Places, paths: list[str]) -> dict[str, Any]:
         "nvpmodel": _nvpmodel(places),
         "links": sensors.links(places),
         "virtual": virtual(places),
+    }
+
+
+def read_identity(places: Places) -> dict[str, str | None]:
+    """By what a board is known: hostname, machine id, serial number; and which boot of it this is."""
+    return {
+        "hostname": reading.word(os.path.join(places.proc, "sys/kernel/hostname")),
+        "machine_id": reading.word(os.path.join(places.etc, "machine-id")),
+        "serial": _serial(places),
+        "boot_id": boot_id(places),
     }
 
 
@@ -116,7 +122,7 @@ def _uptime(places: Places) -> Reading:
     )
 
 
-def _disk(places: Places, path: str) -> dict[str, Any]:
+def disk(places: Places, path: str) -> dict[str, Any]:
     """Free space where `path` lies, or will lie: the nearest folder above it that exists."""
     existing = places.at(path)
     while existing != places.root and not os.path.exists(existing):

@@ -151,3 +151,65 @@ def _logger_why(times: list[float], window: Window, gap_s: float, limit_s: float
     if not temperatures:
         return "the thermal log has not one temperature"
     return ""
+
+
+# A program that waits for something uses less than this of one core.
+MIN_CPU_SHARE_OF_CORE = 0.02
+# A load that is shorter may fall between two looks.
+SHORT_LOAD_S = 2.0
+# Below this nothing can be written any more, and the log and the results stop without a word.
+MIN_FREE_BYTES = 8_000_000
+
+
+def load_runs(started: dict[str, Any] | None, ended: dict[str, Any] | None) -> dict[str, Any]:
+    """Gate `load-runs`: between its start and its end the workload really worked.
+
+    On a virtual board its registered load tells, since it paces itself; else the CPU time that it has used.
+    """
+    watch = (ended or {}).get("watch")
+    if not started or not ended or not isinstance(watch, dict):
+        return evidence(
+            "load-runs", False, {"watch": {"missing": "its end was not recorded"}}, "nothing watched the load"
+        )
+    lasted_s = ended["ended"]["monotonic_s"] - started["started"]["monotonic_s"]
+    saw = dict(watch, lasted_s=round(lasted_s, 3))
+    if watch["registered_looks"]:
+        # Which of the looks fell into the load the controller knows: it judges those that saw none.
+        if watch["registered_held"]:
+            return evidence("load-runs", True, saw)
+        if lasted_s < SHORT_LOAD_S:
+            return evidence("load-runs", True, saw, "the load was too short to be looked at")
+        return evidence("load-runs", False, saw, f"no load was registered in {watch['registered_looks']} looks")
+    wanted_s = MIN_CPU_SHARE_OF_CORE * lasted_s
+    if watch["cpu_used_s"] < wanted_s:
+        return evidence(
+            "load-runs",
+            False,
+            saw,
+            f"it used {watch['cpu_used_s']:.2f} s of CPU time in {lasted_s:.1f} s: it does not work",
+        )
+    return evidence("load-runs", True, saw)
+
+
+def disk(ended: dict[str, Any] | None) -> dict[str, Any]:
+    """Gate `disk`: there was room at every look during the run."""
+    free = ((ended or {}).get("watch") or {}).get("free_bytes_min")
+    saw = {"free_bytes_min": {"missing": "not looked at"} if free is None else free, "wanted_bytes": MIN_FREE_BYTES}
+    if free is None:
+        return evidence("disk", True, saw, "the free space during the run is not known")
+    if free < MIN_FREE_BYTES:
+        return evidence("disk", False, saw, f"only {free / 1e6:.1f} MB were free during the run")
+    return evidence("disk", True, saw)
+
+
+def instruments(ended: dict[str, Any] | None) -> dict[str, Any]:
+    """Gate `instruments`: the temperatures at the end of the load, by another hand than the logger's.
+
+    The controller compares them with the log.
+    """
+    reading = (ended or {}).get("end_reading")
+    if not isinstance(reading, dict) or not reading.get("celsius"):
+        return evidence(
+            "instruments", True, {"celsius": {"missing": "not read"}}, "no zone was read at the end of the load"
+        )
+    return evidence("instruments", True, dict(reading))

@@ -18,10 +18,16 @@ from .wire import Call
 
 ACTIONS = ("take", "renew", "release", "show")
 MAX_TTL_S = 7 * 86400.0
+# How many earlier holds are remembered. Kept over reboots: who took a board away from whom must stay known.
+HISTORY_LINES = 50
+SHOWN_LINES = 10
 
 
 def lease(args: dict[str, Any], call: Call) -> dict[str, Any]:
-    """The verb: `{"held", "lease", "note"}`. Whoever may not take, renew or release gets a Failure `rig`."""
+    """The verb: `{"held", "lease", "note"}`. Whoever may not take, renew or release gets a Failure `rig`.
+
+    `take` adds `taken_from` (a lease or null), `show` adds `left_s` and `history`, the last holds that ended.
+    """
     action = args.get("action")
     if action not in ACTIONS:
         raise Failure(BAD_INPUT, f"action is {action!r:.80}", "lease", "one of " + ", ".join(ACTIONS))
@@ -40,6 +46,20 @@ def lease(args: dict[str, Any], call: Call) -> dict[str, Any]:
         return store.take(who, float(ttl_s), str(args.get("steal_why") or ""))
 
 
+def hold(value: Any, call: Call) -> None:
+    """Before any other verb that was sent with a `lease`: one heartbeat, so that it needs no call of its own.
+
+    A hold that ended by itself (a reboot) is taken anew. Failure `rig` when somebody else holds the board by now.
+    """
+    if not isinstance(value, dict):
+        raise Failure(BAD_INPUT, f"lease is {value!r:.80}", "lease")
+    store = Store(call.places)
+    with store.locked():
+        found, _ = store.current()
+        action = "take" if found is None else "renew"
+    lease({**value, "action": action}, call)
+
+
 def _text(args: dict[str, Any], name: str) -> str:
     value = args.get(name)
     if not isinstance(value, str) or not value.strip():
@@ -53,6 +73,7 @@ class Store:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._path = os.path.join(places.run, "lease.json")
+        self._history_path = os.path.join(places.state, "leases.jsonl")
         self._boot_id = stamps.boot_id(places)
 
     @contextmanager
@@ -85,24 +106,34 @@ class Store:
         return found, ""
 
     def show(self) -> dict[str, Any]:
-        """Who holds the board."""
+        """Who holds the board, for how many seconds more, and who held it before, oldest first."""
         found, note = self.current()
-        return {"held": found is not None, "lease": found, "note": note}
+        return {
+            "held": found is not None,
+            "lease": found,
+            "note": note,
+            "left_s": None if found is None else round(self._left_s(found), 1),
+            "history": self._history()[-SHOWN_LINES:],
+        }
 
     def take(self, who: dict[str, str], ttl_s: float, steal_why: str) -> dict[str, Any]:
         """Takes a free board, or one's own again; with a reason also somebody else's, which is recorded."""
         found, note = self.current()
+        taken_from = None
         if found is not None and not _same(found, who):
             if not steal_why.strip():
                 raise Failure(
                     RIG,
                     f"the board is held by {describe(found)}, {self._left_s(found):.0f} s left",
                     "lease",
-                    "wait, or take it away with a reason if that campaign is dead",
+                    "wait for it; if that campaign is dead: ./inv bench ... --steal --why REASON",
                     transient=True,
                 )
             note = f"taken away from {describe(found)}: {steal_why}"
-            found = None
+            taken_from, found = found, None
+        if found is None:
+            # Before the new lease, so that no hold is ever forgotten: said twice is better than not at all.
+            self._remember_last(f"{note}, by {describe(who)}" if taken_from else note)
         value = {
             **who,
             "taken_unix_s": found["taken_unix_s"] if found else stamps.now()["wall_unix_s"],
@@ -111,7 +142,7 @@ class Store:
             "heartbeats": int(found["heartbeats"]) + 1 if found else 0,
             "why": note,
         }
-        return self._keep(value)
+        return dict(self._keep(value), taken_from=taken_from)
 
     def renew(self, who: dict[str, str], ttl_s: float) -> dict[str, Any]:
         """One heartbeat. Only the holder can; a lease that has ended cannot be renewed, because work went unguarded."""
@@ -128,6 +159,7 @@ class Store:
         found, note = self.current()
         if found is not None and not _same(found, who):
             raise Failure(RIG, f"the board is held by {describe(found)}", "lease", "only the holder releases it")
+        self._remember_last("given back" if found is not None else note)
         try:
             os.unlink(self._path)
         except FileNotFoundError:
@@ -136,6 +168,40 @@ class Store:
 
     def _left_s(self, found: dict[str, Any]) -> float:
         return max(0.0, float(found["expires_boottime_s"]) - stamps.boottime_s())
+
+    def _history(self) -> list[dict[str, Any]]:
+        found = []
+        try:
+            with open(self._history_path, "rb") as file:
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            return []
+        for line in lines:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # cut off by a power loss; the others still tell
+            if isinstance(entry, dict):
+                found.append(entry)
+        return found
+
+    def _remember_last(self, how: str) -> None:
+        """Adds the hold in the lease file, if there is one, to the history: it ends now, `how` says why."""
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                last = json.load(file)
+            entry = {name: last[name] for name in ("owner", "host", "campaign", "taken_unix_s", "heartbeats", "why")}
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return
+        history = [*self._history(), dict(entry, ended_unix_s=stamps.now()["wall_unix_s"], how=how)]
+        os.makedirs(os.path.dirname(self._history_path), mode=0o755, exist_ok=True)
+        partial = self._history_path + ".partial"
+        with open(partial, "w", encoding="utf-8") as file:
+            for entry in history[-HISTORY_LINES:]:
+                file.write(json.dumps(entry, allow_nan=False, sort_keys=True) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(partial, self._history_path)
 
     def _keep(self, value: dict[str, Any]) -> dict[str, Any]:
         partial = self._path + ".partial"
@@ -152,4 +218,4 @@ def describe(found: dict[str, Any]) -> str:
 
 
 def _same(found: dict[str, Any], who: dict[str, str]) -> bool:
-    return all(found.get(name) == who[name] for name in ("owner", "campaign"))
+    return all(found.get(name) == who[name] for name in ("owner", "host", "campaign"))

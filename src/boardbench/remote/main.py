@@ -18,12 +18,14 @@ from .wire import Call, Reader, Writer
 # verb -> (module beside this one, function). Imported when called: start-up time is paid on every call.
 VERBS = {
     "facts": ("facts", "facts"),
+    "look": ("look", "look"),
     "apply": ("apply", "apply"),
     "restore": ("restore", "restore"),
     "scopes": ("restore", "scopes"),
     "purge": ("restore", "purge"),
     "lease": ("lease", "lease"),
     "strays": ("strays", "strays"),
+    "fan": ("fan", "fan"),
     "drop-cache": ("pagecache", "drop_cache"),
     "prepare": ("runs", "prepare"),
     "start": ("runs", "start"),
@@ -31,7 +33,9 @@ VERBS = {
     "finish": ("runs", "finish"),
     "fetch": ("runs", "fetch"),
     "forget": ("runs", "forget"),
+    "staged": ("staged", "staged"),
     "ended": ("calls", "ended"),
+    "status": ("status", "status"),
     "reboot": ("power", "reboot"),
 }
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -100,7 +104,12 @@ def run_verb(request: dict[str, Any], call: Call) -> dict[str, Any]:
     try:
         module = importlib.import_module("." + module_name, __package__)
         verb: Callable[[dict[str, Any], Call], dict[str, Any]] = getattr(module, function_name)
-        return verb(request.get("args", {}), call)
+        args = request.get("args", {})
+        if "lease" in args and request["verb"] != "lease":
+            lease = importlib.import_module(".lease", __package__)
+            lease.hold(args["lease"], call)
+            args = {name: value for name, value in args.items() if name != "lease"}
+        return verb(args, call)
     except Failure:
         raise
     except OSError as error:

@@ -14,7 +14,15 @@ from .places import Places
 from .system import System
 from .wire import Call
 
-_VALUE_KINDS = {"kernel": "", "path": "", "tree": "folder ", "unit": "unit ", "package": "package ", "user": "user "}
+_VALUE_KINDS = {
+    "kernel": "",
+    "path": "",
+    "tree": "folder ",
+    "unit": "unit ",
+    "package": "package ",
+    "user": "user ",
+    "unit_mask": "mask of ",
+}
 
 
 def restore(args: dict[str, Any], call: Call) -> dict[str, Any]:

@@ -7,17 +7,18 @@ import shutil
 import time
 from typing import Any
 
-from . import cooling_wait, gates, journal, pagecache, run_units, services, stamps, strays
+from . import cooling_wait, gates, journal, leftovers, pagecache, run_units, services, stamps, strays
 from .failures import BAD_INPUT, RIG, Failure
 from .run_state import Run
 from .wire import Call
 
-CAMPAIGN = "campaign-"
 STRAY_GRACE_S = 5.0
 # A slow board needs this long to start an interpreter; only then the logger's own time counts.
 FIRST_ROW_S = 10.0
 PROVE_ROWS = 3
 MIN_PROVE_S = 3.0
+# Asking a service manager costs more than reading a file of rows; rows that come are proof enough.
+ALIVE_EVERY_S = 1.0
 ARGUMENTS = {"run", "campaign", "cool", "strays", "cache_files", "logger", "settings", "scope"}
 
 
@@ -54,6 +55,9 @@ def prepare(args: dict[str, Any], call: Call, manager: services.ServiceManager |
         "phase": "prepared",
         "prepared": stamps.now(),
         "logger": args.get("logger"),
+        "settings": args.get("settings") or [],
+        # Nothing is noted in the scope when the board was as wanted already.
+        "scope_noted": scope in set(journal.scope_names(call.places)),
     }
     # Saved before the logger starts: whoever comes next knows that there may be one.
     run.save(state)
@@ -83,17 +87,8 @@ def _clear(run: Run, manager: services.ServiceManager) -> None:
 
 def _leftover_scopes(call: Call, scope: str) -> dict[str, Any]:
     """What a campaign that died left changed is put back before anything is measured."""
-    names = [name for name in journal.scope_names(call.places) if name.startswith(CAMPAIGN) and name != scope]
-    saw: dict[str, Any] = {"scopes": {}}
-    failed = []
-    for name in names:
-        from . import restore
-
-        call.phase("restore", f"putting back what {name} left")
-        restored = restore.restore({"scope": name}, call)["restored"]
-        saw["scopes"][name] = restored
-        failed += [f"{entry['what']}: {entry['why']}" for entry in restored if not entry["ok"]]
-    return gates.evidence("leftovers", not failed, saw, "; ".join(failed))
+    saw, failed = leftovers.put_back(call, leftovers.scopes_of_the_dead(call, scope))
+    return gates.evidence("leftovers", not failed, {"scopes": saw}, "; ".join(failed))
 
 
 def _strays(harness: Any, scope: str, call: Call, manager: services.ServiceManager) -> dict[str, Any]:
@@ -182,7 +177,7 @@ def parse_logger(value: Any) -> tuple[list[str], float]:
 
 def _prove_logger(run: Run, manager: services.ServiceManager, period_s: float) -> dict[str, Any]:
     """Three rows that go on in time, one of them with a temperature. Failure `rig` when they do not come."""
-    started = time.monotonic()
+    started = asked = time.monotonic()
     until = started + max(FIRST_ROW_S, 5 * period_s)
     first_row_s = None
     while True:
@@ -200,6 +195,8 @@ def _prove_logger(run: Run, manager: services.ServiceManager, period_s: float) -
             if len(rows) < PROVE_ROWS:
                 raise Failure(RIG, f"{len(rows)} rows in {now - started:.1f} s, {PROVE_ROWS} expected")
             raise Failure(RIG, "its clock does not go on" if not advancing else "all its temperatures are missing")
-        if not manager.state(run.logger_unit).active:
-            raise Failure(RIG, f"it ended after {now - started:.1f} s")
+        if now - asked >= ALIVE_EVERY_S:
+            asked = now
+            if not manager.state(run.logger_unit).active:
+                raise Failure(RIG, f"it ended after {now - started:.1f} s")
         time.sleep(min(max(period_s / 2, 0.02), 0.5))

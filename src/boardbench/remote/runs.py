@@ -9,13 +9,14 @@ import select
 import time
 from typing import Any
 
-from . import gates, processes, run_files, run_prepare, run_units, services, stamps
+from . import gates, pings, processes, run_after, run_files, run_prepare, run_units, services, stamps
 from .failures import BAD_INPUT, RIG, WORKLOAD, Failure
 from .places import Places
 from .run_state import Run
 from .wire import Call
 
 ALIVE_WITHIN_S = 10.0
+CLOCK_ROUND_TRIPS = 5
 POLL_S = 0.5
 prepare = run_prepare.prepare
 
@@ -189,6 +190,9 @@ def finish(args: dict[str, Any], call: Call, manager: services.ServiceManager | 
     if started and ended and not rebooted:
         window = gates.Window(started["started"]["monotonic_s"], ended["ended"]["monotonic_s"])
     evidence = [gates.boot(state["boot_id"], stamps.boot_id(call.places)), gates.load(started, ended, exit_)]
+    evidence += [gates.load_runs(started, ended), gates.disk(ended), gates.instruments(ended)]
+    evidence.append(run_after.settings(state, call))
+    evidence.append(gates.evidence("clock", True, pings.clock(call, CLOCK_ROUND_TRIPS)))
     if state.get("limits"):
         evidence.append(gates.limits(state["limits"], started))
     if state.get("logger") is not None:
@@ -223,7 +227,8 @@ def _finish_logger(
     run: Run, state: dict[str, Any], window: gates.Window | None, manager: services.ServiceManager
 ) -> dict[str, Any]:
     period_s = float(state["logger"]["period_s"])
-    if window is not None and manager.state(run.logger_unit).active:
+    was_active = manager.state(run.logger_unit).active
+    if window is not None and was_active:
         # One row after the end of the load proves that the log covers it.
         until = time.monotonic() + max(3 * period_s, 1.0)
         while time.monotonic() < until:
@@ -231,7 +236,6 @@ def _finish_logger(
             if rows and rows[-1].monotonic_s >= window.end_s:
                 break
             time.sleep(min(max(period_s / 4, 0.02), 0.5))
-    was_active = manager.state(run.logger_unit).active
     manager.stop(run.logger_unit)
     manager.remove_transient(run.logger_unit)
     entry = gates.logger(gates.thermal_rows(run.thermal_csv), period_s, window)

@@ -145,6 +145,8 @@ class Call:
         self._wanted: list[str] = []
         self._arrived: queue.Queue[str | Failure] = queue.Queue()
         self._asking = threading.Lock()
+        self._pinged = False
+        self._pongs: queue.Queue[float | Failure] = queue.Queue()
 
     def remaining_s(self) -> float:
         """Seconds until the call's deadline, never below 0."""
@@ -196,6 +198,19 @@ class Call:
                 if isinstance(arrived, Failure):
                     raise arrived
 
+    def ping(self) -> float:
+        """A round trip to the controller; its wall clock, in Unix seconds, when it answered."""
+        with self._asking:
+            self._pinged = True
+            self.event("ping")
+            try:
+                answer = self._pongs.get(timeout=max(0.1, self.remaining_s()))
+            except queue.Empty:
+                raise Failure(RIG, "no answer to a ping within the deadline", "wire", transient=True) from None
+        if isinstance(answer, Failure):
+            raise answer
+        return answer
+
     def serve_input(self, on_lost: Callable[[str], None]) -> None:
         """The input thread: takes the blobs that were asked for, until the input ends; then `on_lost(why)`."""
         try:
@@ -207,12 +222,20 @@ class Call:
         except Failure as failure:
             # After this no byte can be trusted: whoever waits for a blob learns why, and the call ends.
             self._arrived.put(failure)
+            self._pongs.put(failure)
             on_lost(failure.what)
         except OSError as error:
-            self._arrived.put(Failure(RIG, f"the link is lost: {error.strerror}", "wire", transient=True))
+            lost = Failure(RIG, f"the link is lost: {error.strerror}", "wire", transient=True)
+            self._arrived.put(lost)
+            self._pongs.put(lost)
             on_lost(f"the link is lost: {error.strerror}")
 
     def _take(self, message: dict[str, Any]) -> None:
+        pong = message.get("pong")
+        if self._pinged and isinstance(pong, (int, float)) and not isinstance(pong, bool):
+            self._pinged = False
+            self._pongs.put(float(pong))
+            return
         sha = message.get("blob")
         if not self._wanted or sha != self._wanted[0] or "bytes" not in message:
             raise Failure(RIG, f"a message that nobody asked for: {str(message)[:80]}", "wire")

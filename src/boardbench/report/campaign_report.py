@@ -5,23 +5,19 @@ Only files are read, and each attempt is used only if it is whole (every file ha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boardbench.analysis.thermal import Heat, RateInterval, ThermalSample, Throughput, heat, spread, throughput
-from boardbench.errors import BenchError, InputError
+from boardbench.analysis.deadtime import DeadTime
+from boardbench.analysis.thermal import Heat, Throughput, spread
+from boardbench.errors import InputError
+from boardbench.report.dead_time import dead_time_of
 from boardbench.results import store
-from boardbench.results.raw import ThermalLog, read_thermal
+from boardbench.results.figures import figures_of
 from boardbench.results.verdict import whole_run
-from boardbench.workloads.base import Samples
-from boardbench.workloads.registry import workload
-
-# The zone that stands for the whole chip, by kind of board: the first one that the log has.
-CHIP_ZONES = ("soc-thermal_celsius", "tj-thermal_celsius")
-_CUR = re.compile(r"policy(\d+)_cur_khz")
+from boardbench.workloads.chains import label as load_label_of
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,9 @@ class CampaignReport:
     cells: tuple[CellFigures, ...]
     spreads: Mapping[str, float | None]
     counts: Mapping[str, int]
+    decisions: Mapping[str, Any]
+    dead_time: DeadTime
+    load_label: str = ""
 
     def remarks(self) -> dict[str, list[str]]:
         """Each note once, with the cells that it is about; boards named alone when it holds in all of their arms."""
@@ -101,11 +100,14 @@ class CampaignReport:
             "question": self.question,
             "virtual": self.virtual,
             "time_scale": self.time_scale,
+            "load": self.load_label or "sustained",
             "rate_unit": f"{self.rate_unit}/s",
             "steady_is": "mean of the last third of the intervals",
             "boards": boards,
             "arms": {arm: {"steady_spread_ratio": ratio} for arm, ratio in self.spreads.items()},
             "counts": dict(self.counts),
+            "decisions": dict(self.decisions),
+            "dead_time_s": self.dead_time.as_json(),
         }
 
 
@@ -123,10 +125,13 @@ def load_report(folder: Path) -> CampaignReport:
     plan: dict[str, Any] = store.read_object(folder / "plan.json")
     verdict: dict[str, Any] = store.read_object(folder / "verdict.json")
     why = {entry["cell"]: entry["why"] for entry in verdict["missing"]}
+    left_out = {entry["cell"] for entry in verdict["cells"] if entry["state"] == "not-selected"}
     several = plan["repeats"] > 1
     cells: list[CellFigures] = []
     units: set[str] = set()
     for cell in plan["cells"]:
+        if cell["name"] in left_out:
+            continue
         label = f"{cell['arm']}#{cell['repetition']}" if several else cell["arm"]
         figures, unit = _cell(folder, cell, label, why.get(cell["name"]), plan)
         cells.append(figures)
@@ -141,6 +146,9 @@ def load_report(folder: Path) -> CampaignReport:
         cells=tuple(cells),
         spreads=_spreads(cells),
         counts=verdict["counts"],
+        decisions=verdict["decisions"],
+        dead_time=dead_time_of(folder, plan),
+        load_label=load_label_of(plan["workload"]["options"]),
     )
 
 
@@ -166,63 +174,14 @@ def _cell(
     notes: list[str] = []
     if len(found) > 1:
         notes.append(f"attempt {run['attempt']} of {len(found)}; the others do not count")
-    samples = _samples(path, str(run["workload"]["name"]), notes)
-    log, problems = read_thermal(path / "thermal.csv") if (path / "thermal.csv").is_file() else (None, [])
-    notes += [str(problem) for problem in problems[:3]]
-    rate, hot = None, None
-    if samples is not None:
-        rate = throughput(
-            [RateInterval(i.start_monotonic_s, i.end_monotonic_s, i.rate_per_s) for i in samples.intervals]
-        )
-        if log is not None and samples.window_monotonic_s is not None:
-            hot = heat(thermal_samples(log), samples.window_monotonic_s, float(plan["time_scale"]))
-            notes += [*hot.notes, *_unread(log)]
-    figures = CellFigures(board, label, rate, hot, bool(run["valid"]), reasons, None, tuple(notes))
-    return figures, samples.unit if samples else None
+    figures = figures_of(path, run, float(plan["time_scale"]))
+    notes += figures.notes
+    return (
+        CellFigures(board, label, figures.throughput, figures.heat, bool(run["valid"]), reasons, None, tuple(notes)),
+        figures.unit,
+    )
 
 
 def _attempts(folder: Path, cell: str) -> list[Path]:
     found = [path for path in (folder / "cells" / cell).glob("attempt-*") if path.suffix != ".partial"]
     return sorted(found, key=lambda path: int(path.name.removeprefix("attempt-")))
-
-
-def _samples(attempt: Path, name: str, notes: list[str]) -> Samples | None:
-    try:
-        return workload(name).read(attempt / "workload")
-    except BenchError as error:
-        notes.append(str(error))
-        return None
-
-
-def _pick(log: ThermalLog, wanted: Sequence[str]) -> list[float | None]:
-    column = next((name for name in wanted if name in log.columns), None)
-    return [None] * len(log.rows) if column is None else log.column(column)
-
-
-def thermal_samples(log: ThermalLog) -> list[ThermalSample]:
-    """The rows of a thermal log with the columns that this analysis uses; the big cores are the last CPU policy."""
-    policies = sorted(int(match[1]) for name in log.columns if (match := _CUR.fullmatch(name)))
-    big = f"policy{policies[-1]}" if policies else "none"
-    return [
-        ThermalSample(*values)
-        for values in zip(
-            log.clock("monotonic_s"),
-            _pick(log, CHIP_ZONES),
-            _pick(log, [f"{big}_cur_khz"]),
-            _pick(log, [f"{big}_max_khz"]),
-            _pick(log, ["npu_cur_hz"]),
-            strict=True,
-        )
-    ]
-
-
-def _unread(log: ThermalLog) -> list[str]:
-    """Which readings are missing: a sensor that fails is told, not hidden. One that never answers is told in short."""
-    counts: dict[str, int] = {}
-    for entry in log.missing:
-        for part in filter(None, entry.split(";")):
-            counts[part] = counts.get(part, 0) + 1
-    never = [part for part, count in counts.items() if count == len(log.rows)]
-    notes = [f"not measured: {'; '.join(part.replace('=', ': ') for part in never)}"] if never else []
-    some = {part: count for part, count in counts.items() if part not in never}
-    return notes + [f"{count} of {len(log.rows)} readings missing: {part}" for part, count in sorted(some.items())]

@@ -29,7 +29,11 @@ class StepPrinter:
         self._lock = threading.Lock()
 
     def event(self, board: str, event: Mapping[str, Any]) -> None:
-        """Show one event of one board: steps that changed, failed or were skipped by a failure."""
+        """Show one event of one board: notes, and steps that changed, failed or were skipped by a failure."""
+        if event.get("event") == "note":
+            with self._lock:
+                self._console.print(f"{escape(board):<8} {escape(str(event['message']))}")
+            return
         if event.get("event") != "step":
             return
         state = str(event["state"])

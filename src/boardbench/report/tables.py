@@ -13,6 +13,8 @@ from rich.table import Table
 
 from boardbench.errors import BenchError
 from boardbench.report.campaign_report import CampaignReport, CellFigures
+from boardbench.report.dead_time import dead_time_line
+from boardbench.report.decision_text import decision_lines
 
 # Wide enough for the widest table where nobody can resize the window: pipes, logs, CI.
 WIDTH_WITHOUT_TERMINAL = 118
@@ -21,16 +23,18 @@ WIDTH_WITHOUT_TERMINAL = 118
 SERVICES = {"systemctl-replacement": "systemctl*"}
 
 
-def _console() -> Console:
+def plain_console() -> Console:
+    """Stdout; wide enough for the widest table where it is no terminal."""
     return Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False)
 
 
 def print_table(table: Table) -> None:
     """Print one table on stdout."""
-    _console().print(table)
+    plain_console().print(table)
 
 
-def _table(title: str, *columns: str, numeric: Sequence[str] = ()) -> Table:
+def plain_table(title: str, *columns: str, numeric: Sequence[str] = ()) -> Table:
+    """An empty table with these columns; those in `numeric` are set to the right."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         table.add_column(name, justify="right" if name in numeric else "left", no_wrap=True)
@@ -47,7 +51,7 @@ def number(value: object, digits: int = 0) -> str:
 def recap_table(recap: Mapping[str, Mapping[str, int]]) -> Table:
     """Per board, how many steps ended in which state."""
     states = ("ok", "changed", "skipped", "failed", "unreachable")
-    table = _table("recap", "board", *states, numeric=states)
+    table = plain_table("recap", "board", *states, numeric=states)
     for board, counts in recap.items():
         row = [escape(board)]
         for state in states:
@@ -61,7 +65,7 @@ def recap_table(recap: Mapping[str, Mapping[str, int]]) -> Table:
 def fleet_table(status: Any) -> Table:
     """The virtual boards: state, address, boot id."""
     kind = f"{status.kind}, sysfs by {status.sysfs}, physics {status.time_scale:g} x real time"
-    table = _table(f"virtual fleet '{status.name}': {kind}", "board", "state", "address", "boot id", "up for")
+    table = plain_table(f"virtual fleet '{status.name}': {kind}", "board", "state", "address", "boot id", "up for")
     for name, board in status.boards.items():
         uptime = "-" if board.uptime_s is None else f"{board.uptime_s:,.0f} s"
         address = f"{board.address}:{board.port}" if board.address else "-"
@@ -84,7 +88,7 @@ def _clock_mhz(facts: Mapping[str, Any], key: str) -> str:
 def facts_table(boards: Sequence[Any], answers: Mapping[str, Any]) -> Table:
     """One line per board: what it is and how it stands now."""
     numeric = ("CPU MHz\nnow", "CPU MHz\nhighest", "hottest\ndegC", "input\nV", "free\nGiB")
-    table = _table("boards", "board", "model", *numeric, "governor", "services", "virtual", numeric=numeric)
+    table = plain_table("boards", "board", "model", *numeric, "governor", "services", "virtual", numeric=numeric)
     for board in boards:
         answer = answers[board.name]
         if isinstance(answer, BenchError):
@@ -122,7 +126,7 @@ def fit_table(figures: Mapping[str, Any]) -> Table:
     }
     numeric = ("RMS\ndegC", *(f"{title}\n{side}" for title in pairs for side in ("model", "log")))
     title = f"thermal model against the log of {figures['logdir']} ({figures['cooling']})"
-    table = _table(escape(title), "board", *numeric, numeric=numeric)
+    table = plain_table(escape(title), "board", *numeric, numeric=numeric)
     for board, values in figures["boards"].items():
         cells = [number(values[key][side], digits) for key, digits in pairs.values() for side in ("model", "log")]
         table.add_row(escape(board), number(values["rms_celsius"], 2), *cells)
@@ -141,7 +145,7 @@ def report_table(report: CampaignReport) -> Table:
         "first\n/s", "peak\n/s", "steady\n/s", "loss\n%", "SoC max\ndegC",
         "CPU MHz\nmedian", "CPU MHz\nmin", "NPU\nMHz", "throttled\nat s",
     )  # fmt: skip
-    table = _table("", "board", "arm", *numeric, "valid", numeric=numeric)
+    table = plain_table("", "board", "arm", *numeric, "valid", numeric=numeric)
     for cell in report.cells:
         rate, heat = cell.throughput, cell.heat
         onset = "-"
@@ -164,7 +168,7 @@ def report_table(report: CampaignReport) -> Table:
 
 def print_report(report: CampaignReport) -> None:
     """The whole report: question, tables, spread between boards, what is not valid and why, and what it holds for."""
-    console = _console()
+    console = plain_console()
     console.print(f"[bold]{escape(report.matrix)}[/] {escape(report.name)}")
     if report.question:
         console.print(escape(report.question))
@@ -173,6 +177,10 @@ def print_report(report: CampaignReport) -> None:
             f"[yellow]virtual boards[/]: a thermal model, not hardware; physics {report.time_scale:g} x real time, "
             "times below are board seconds"
         )
+    if report.load_label:
+        console.print(f"[yellow]{escape(report.load_label)}[/]")
+    for line in decision_lines(report.decisions):
+        console.print(line)
     console.print(report_table(report))
     console.print(
         f"rates: {escape(report.rate_unit)} per second of the controller's clock; steady = mean of the last third"
@@ -188,7 +196,9 @@ def print_report(report: CampaignReport) -> None:
             console.print(f"[bold red]invalid[/] {label}: {escape(reason)}")
     for remark, labels in report.remarks().items():
         console.print(f"note {escape(remark)} ({escape(', '.join(labels))})")
+    console.print(dead_time_line(report.dead_time))
     counts = report.counts
     console.print(
         f"{counts['valid']} valid, {counts['invalid']} invalid, {counts['missing']} missing of {counts['cells']} cells"
+        + (f" ({counts['not_selected']} not selected)" if counts["not_selected"] else "")
     )

@@ -7,14 +7,14 @@ left on the boards. Which those are stands in each campaign's journal.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from boardbench.errors import BenchError, InputError, RigError
+from boardbench.errors import BenchError, RigError
 from boardbench.inventory import Board
-from boardbench.results import manifest, record, store, verdict
+from boardbench.results import fanproof, manifest, record, store, verdict
 from boardbench.results.fetch import DoorLike, announced, fetch
 from boardbench.results.judge import Facts, Rules, judge
 from boardbench.results.problems import Reason
@@ -47,12 +47,23 @@ def evidence_of(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def finish_attempt(
-    door: DoorLike, attempt: Attempt, campaign: Path, rules: Rules, read_raw: ReadRaw, *, watch_s: float
+    door: DoorLike,
+    attempt: Attempt,
+    campaign: Path,
+    rules: Rules,
+    read_raw: ReadRaw,
+    *,
+    watch_s: float,
+    look: Callable[[], tuple[Mapping[str, Any], ...]] = tuple,
+    lease: Mapping[str, object] | None = None,
 ) -> dict[str, Any]:
     """Bring a started run home and return its run.json. May be called again after a lost link.
 
-    `watch_s`: how long the load may still take, in wall seconds. Raises the door's errors and RigError; then nothing
-    but a `.partial` folder is left behind, and the run stays on the board.
+    `watch_s`: how long the load may still take, in wall seconds. `look`: evidence that is taken right after the load's
+    end, while all is still set as it was for the run. `lease`: a heartbeat that goes along.
+
+    Raises the door's errors and RigError; then nothing but a `.partial` folder is left behind, and the run stays on
+    the board.
     """
     final = attempt.folder(campaign)
     done = verdict.whole_run(final)
@@ -61,8 +72,10 @@ def finish_attempt(
         if not _has(done, "hash-mismatch"):
             door.call("forget", {"run": attempt.run}, deadline_s=CALL_S)
         return done
-    watched = door.call("watch", {"run": attempt.run}, deadline_s=watch_s)
+    held = {} if lease is None else {"lease": lease}
+    watched = door.call("watch", {"run": attempt.run, **held}, deadline_s=watch_s)
     controller_ended_unix_s = round(time.time(), 3)
+    attempt = replace(attempt, evidence=(*attempt.evidence, *look()))
     finished = door.call("finish", {"run": attempt.run}, deadline_s=CALL_S)
     files = announced(finished.get("files"), attempt.board)
     partial = final.with_name(f"{final.name}.partial")
@@ -71,17 +84,35 @@ def finish_attempt(
         wrong = fetch(door, attempt.run, files, partial, board=attempt.board, deadline_s=FETCH_S)
     raw = read_raw(str(attempt.workload["name"]), partial / "workload")
     facts = _facts(attempt, watched, finished, raw)
+    facts = replace(facts, evidence=facts.evidence + fanproof.heating_of(partial, facts, rules.fan))
     reasons = list(judge(partial, facts, rules))
     reasons += [Reason("hash-mismatch", name) for name in wrong]
     if raw.fault is not None:
         reasons.append(Reason("malformed-file", raw.fault))
+    reasons += _cut_off(raw, facts)
     run = record.make(attempt, facts, raw, record.list_files(partial), sorted(set(reasons)), controller_ended_unix_s)
     store.write_json(partial / record.NAME, run)
-    partial.rename(final)
-    store.sync_folder(final.parent)
+    _publish(partial, final)
     if not wrong:  # what did not come whole stays on the board
         door.call("forget", {"run": attempt.run}, deadline_s=CALL_S)
     return run
+
+
+def _cut_off(raw: RawRead, facts: Facts) -> list[Reason]:
+    """A full disk can end a file in mid-line and its program with code 0: only what is not there tells."""
+    if raw.fault is not None or raw.ended is not None or facts.exit_code != 0:
+        return []
+    return [Reason("malformed-file", "the workload ended with code 0, but its raw file has no end: it was cut off")]
+
+
+def _publish(partial: Path, final: Path) -> None:
+    """Give a whole attempt its name. After a power loss it is there with all that is in it, or it is not there."""
+    for folder in [path for path in partial.rglob("*") if path.is_dir()]:
+        store.sync_folder(folder)
+    partial.rename(final)
+    # The cell's folder may be new, and the one of the cells too.
+    for folder in (final.parent, final.parent.parent, final.parent.parent.parent):
+        store.sync_folder(folder)
 
 
 def _has(run: Mapping[str, Any], code: str) -> bool:
@@ -94,7 +125,7 @@ def _facts(attempt: Attempt, watched: Mapping[str, Any], finished: Mapping[str, 
     code, signal = ended.get("code"), ended.get("signal")
     boot_after = watched.get("boot_id")
     return Facts(
-        evidence=(*attempt.evidence, *evidence_of(finished)),
+        evidence=(*attempt.evidence, *evidence_of(finished), *raw.evidence),
         boot_before=attempt.boot_id,
         boot_after=boot_after if isinstance(boot_after, str) and boot_after else None,
         exit_code=code if isinstance(code, int) else None,
@@ -125,9 +156,9 @@ def unfetched(results_dir: Path) -> list[Late]:
     for journal in sorted(results_dir.glob("*/*/journal.jsonl")):
         closed: set[str] = set()
         started: dict[str, Attempt] = {}
-        for event, fields in _events(journal):
+        for event, fields in store.journal_events(journal.parent):
             if event == "started":
-                attempt = Attempt.from_dict(fields["attempt"])
+                attempt = Attempt.from_dict(cast("Mapping[str, Any]", fields["attempt"]))
                 started[attempt.run] = attempt
             elif event in ("collected", "abandoned"):
                 closed.add(str(fields["run"]))
@@ -137,17 +168,6 @@ def unfetched(results_dir: Path) -> list[Late]:
             if run not in closed and verdict.whole_run(attempt.folder(journal.parent)) is None
         ]
     return found
-
-
-def _events(journal: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    try:
-        for _, line in store.read_lines(journal):
-            if isinstance(line, dict) and isinstance(line.get("fields"), dict):
-                yield str(line.get("event")), line["fields"]
-    except InputError as error:
-        # A killed controller may leave half a line at the end; what stood before it is good.
-        if "cut off" not in error.what:
-            raise
 
 
 def collect(
@@ -170,7 +190,7 @@ def collect(
         if late.attempt.board not in by_name or (campaign is not None and late.campaign != campaign):
             continue
         try:
-            with open_door(by_name[late.attempt.board]) as door:
+            with store.locked(late.campaign), open_door(by_name[late.attempt.board]) as door:
                 _refuse_busy(door, late)
                 plan = store.read_object(late.campaign / "plan.json")
                 rules = Rules.of_plan(plan, late.attempt.phase, late.attempt.raw_files)
@@ -204,6 +224,7 @@ def close(campaign: Path, ending: verdict.Ending | None = None) -> dict[str, Any
         old = store.read_object(path) if path.exists() else None
         ending = verdict.ending_of(old) if old is not None else verdict.Ending({}, True, {})
     made = verdict.make(campaign, plan, ending)
+    (campaign / "progress.json").unlink(missing_ok=True)  # where it stands is of interest only while it runs
     store.write_json(campaign / verdict.NAME, made, replace=True)
     manifest.write(campaign)
     return made

@@ -11,25 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from boardbench.results import after, fanproof
+from boardbench.results.gatewords import ALWAYS_ASKED, CODE_OF_GATE
 from boardbench.results.problems import Reason
 from boardbench.results.raw import ThermalLog, read_thermal
 
 CLOCK_STEP_S = 0.5
 """Between two rows, wall or boot time may differ from monotonic time by this much; more is a jump (or a suspend)."""
 FLOAT_NOISE_S = 1e-3
-
-_CODE_OF_GATE = {
-    "strays": "strays-present",
-    "cool": "cool-gate-not-met",
-    "cache": "cache-warm",
-    "settings": "setting-not-applied",
-    "cooling": "cooling-not-as-planned",
-    "logger": "logger-short",
-    "boot-id": "rebooted",
-    "load": "workload-failed",
-    "clock": "clock-jump",
-    "disk": "disk-full",
-}
+COUNTED = "workload/burn.jsonl"
+"""The raw file whose counts are checked here; other workloads bring such evidence themselves."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +34,34 @@ class Rules:
     zone_types: tuple[str, ...]
     phase: str | None
     raw_files: tuple[str, ...]
+    time_scale: float = 1.0
+    chained: bool = False
+    pause_s: float = 0.0
+
+    @property
+    def fan(self) -> fanproof.Planned | None:
+        """What the log must show of the fan; None for a run without a phase."""
+        if self.phase is None:
+            return None
+        return fanproof.Planned(self.phase, self.zone_types, self.time_scale, steady=not self.chained)
 
     @staticmethod
     def of_plan(plan: Mapping[str, Any], phase: str | None, raw_files: Sequence[str]) -> Rules:
         """The rules that `plan.json` locks."""
         wall = plan["wall_time"]
-        cool = plan["cool"]
+        cool, chain = plan["cool"], plan["workload"]["options"].get("chain")
         return Rules(
-            gates=frozenset(plan["gates"]),
+            # A look into one of a chain's own pauses sees no load: that says nothing against the run.
+            gates=frozenset(plan["gates"]) - (frozenset() if chain is None else {"load-runs"}),
             duration_s=wall["duration_s"],
             interval_s=wall["interval_s"],
             max_gap_s=wall["logger_max_gap_s"],
             zone_types=tuple(cool["zone_types"]) if cool else (),
             phase=phase,
             raw_files=tuple(raw_files),
+            time_scale=plan["time_scale"],
+            chained=chain is not None,
+            pause_s=chain["gap_s"] / plan["time_scale"] if chain is not None else 0.0,
         )
 
 
@@ -75,6 +80,13 @@ class Facts:
 def judge(folder: Path, facts: Facts, rules: Rules) -> tuple[Reason, ...]:
     """Every reason why the run in `folder` does not count, sorted, each once; none: it is valid."""
     reasons = [*_gates(facts, rules), *_boots(facts, rules), *_workload(folder, facts, rules)]
+    if "clock" in rules.gates:
+        one_boot = facts.boot_before is not None and facts.boot_before == facts.boot_after
+        reasons += after.clock_moved(facts.evidence, one_boot=one_boot)
+    if "load-runs" in rules.gates:
+        reasons += after.load_paused(facts.evidence, facts.window_monotonic_s)
+    if "counts" in rules.gates and (folder / COUNTED).is_file():
+        reasons += after.counts(folder / COUNTED, joined=not rules.chained)
     for name in ("thermal.csv", "thermal.meta.json"):
         if not (folder / name).is_file():
             reasons.append(Reason("missing-file", name))
@@ -93,6 +105,9 @@ def _gates(facts: Facts, rules: Rules) -> Iterator[Reason]:
         gate = str(entry.get("gate"))
         if entry.get("ok") is not True and gate in rules.gates:
             yield Reason(_code(gate, entry), f"{gate}: {entry.get('why') or 'no reason given'}")
+    asked = {str(entry.get("gate")) for entry in facts.evidence}
+    for gate in sorted(rules.gates & ALWAYS_ASKED - asked):
+        yield Reason("gate-not-run", f"{gate}: the run has no evidence of it")
 
 
 def _code(gate: str, entry: Mapping[str, Any]) -> str:
@@ -100,7 +115,7 @@ def _code(gate: str, entry: Mapping[str, Any]) -> str:
     gap_s, limit_s = (saw.get("biggest_gap_s"), saw.get("gap_limit_s")) if isinstance(saw, Mapping) else (None, None)
     if gate == "logger" and isinstance(gap_s, int | float) and isinstance(limit_s, int | float) and gap_s > limit_s:
         return "logger-gap"
-    return _CODE_OF_GATE.get(gate, "gate-failed")
+    return CODE_OF_GATE.get(gate, "gate-failed")
 
 
 def _boots(facts: Facts, rules: Rules) -> Iterator[Reason]:
@@ -127,7 +142,7 @@ def _workload(folder: Path, facts: Facts, rules: Rules) -> Iterator[Reason]:
         yield Reason("workload-short", "there is no interval of load")
         return
     start, end = facts.window_monotonic_s
-    if end - start < rules.duration_s - rules.interval_s - FLOAT_NOISE_S:
+    if end - start < rules.duration_s - rules.interval_s - rules.pause_s - FLOAT_NOISE_S:
         yield Reason("workload-short", f"load for {end - start:.3f} s, planned {rules.duration_s:.3f} s")
 
 
@@ -142,8 +157,12 @@ def _log(log: ThermalLog, facts: Facts, rules: Rules) -> Iterator[Reason]:
     if "clock" in rules.gates:
         yield from _jumps(log, inside)
     yield from _temperature(log, inside, rules)
+    if "instruments" in rules.gates:
+        yield from after.instruments(log, facts.evidence, rules.zone_types)
     if "cooling" in rules.gates:
-        yield from _fan(log, inside, rules.phase)
+        planned = rules.fan
+        if planned is not None:
+            yield from fanproof.reasons(log, facts.window_monotonic_s, planned, facts.evidence)
 
 
 def _coverage(clock: Sequence[float], start: float, end: float, max_gap_s: float) -> Iterator[Reason]:
@@ -184,16 +203,3 @@ def _temperature(log: ThermalLog, inside: Sequence[int], rules: Rules) -> Iterat
 
 def _zone(column: str) -> str:
     return column.split("_celsius")[0]
-
-
-def _fan(log: ThermalLog, inside: Sequence[int], phase: str | None) -> Iterator[Reason]:
-    # Boards whose fan cannot be read have no such column: then only the switching itself is evidence.
-    if phase is None or "fan_pwm" not in log.columns:
-        return
-    column = log.column("fan_pwm")
-    values = [value for index in inside if (value := column[index]) is not None]
-    wrong = [value for value in values if (value > 0) != (phase == "active")]
-    if wrong:
-        yield Reason(
-            "cooling-not-as-planned", f"fan_pwm is {wrong[0]:g} in {len(wrong)} of {len(values)} rows of phase {phase}"
-        )

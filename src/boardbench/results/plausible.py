@@ -1,4 +1,4 @@
-"""Did the fans do what the arms say? A board without its fan must get hotter under the same load."""
+"""Does the campaign hang together? What no single run can show: fans that were not switched, arms without effect."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from boardbench.results import armeffect
 from boardbench.results.raw import read_thermal
 
 
 def warnings(campaign: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """All findings over the campaign's valid runs (`runs`: their run.json objects): board, code and what was seen."""
+    return [*_fans(campaign, runs), *armeffect.warnings(campaign, runs)]
+
+
+def _fans(campaign: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Boards whose fanless runs are not hotter than their actively cooled ones: perhaps a fan was not switched.
 
-    `runs`: the campaign's valid run.json objects. A board that has not both phases cannot be judged and is not named.
+    A board that has not both phases cannot be judged and is not named.
     """
     hottest: dict[str, dict[str, list[float]]] = {}
     for run in runs:
@@ -26,7 +32,7 @@ def warnings(campaign: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str
                 f"a fanless run got no hotter ({min(phases['fanless']):.1f} degC) than an actively cooled one "
                 f"({max(phases['active']):.1f} degC): was the fan switched?"
             )
-            said.append({"board": board, "what": what})
+            said.append({"board": board, "code": "cooling-not-as-planned", "what": what})
     return said
 
 

@@ -22,6 +22,8 @@ _COLUMN = re.compile(
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 # A suffix `_2` after the unit: the second zone of one type. The type may also be numbered before the unit.
 _TEMPERATURE = re.compile(r".+_celsius(_[0-9]+)?")
+ZERO_STEP_CELSIUS = 20.0
+"""No part of a board cools to exactly 0.0 and warms again by this much from one row to the next."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,15 @@ def _table_faults(log: ThermalLog) -> Iterator[tuple[int | None, str]]:
         values = [value for value in log.column(column) if value is not None]
         if len(values) > 1 and not any(values):
             yield None, f"{column} is 0.0 in all rows: a failed reading is missing, not zero"
+        yield from _zeros_among_others(log, column)
+
+
+def _zeros_among_others(log: ThermalLog, column: str) -> Iterator[tuple[int, str]]:
+    """Single zeros that no heat can explain: exactly 0.0 next to readings far from it, on both sides."""
+    known = [(line, value) for line, value in zip(log.lines, log.column(column), strict=True) if value is not None]
+    for (_, before), (line, value), (_, after) in zip(known, known[1:], known[2:], strict=False):
+        if value == 0.0 and min(before, after) > ZERO_STEP_CELSIUS:
+            yield line, f"{column} is 0.0 between {before} and {after}: a failed reading is missing, not zero"
 
 
 def burn_window(path: Path) -> tuple[float, float] | None:

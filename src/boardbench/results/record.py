@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,16 @@ class Attempt:
         return campaign / "cells" / self.cell / f"attempt-{self.attempt}"
 
 
+def with_answer(attempt: Attempt, answer: Mapping[str, Any]) -> Attempt:
+    """An attempt with what the board itself says about its start."""
+    boot_id, started = answer.get("boot_id"), answer.get("started")
+    return replace(
+        attempt,
+        boot_id=boot_id if isinstance(boot_id, str) and boot_id else None,
+        started=dict(started) if isinstance(started, Mapping) else attempt.started,
+    )
+
+
 @dataclass(frozen=True)
 class RawRead:
     """What the workload's own files say: the window of load, the board's stamp at its end, or why they are no use."""
@@ -58,6 +68,7 @@ class RawRead:
     window_monotonic_s: tuple[float, float] | None
     ended: Mapping[str, Any] | None
     fault: str | None
+    evidence: tuple[Mapping[str, Any], ...] = ()
 
 
 def missing(why: str) -> dict[str, str]:
@@ -106,11 +117,18 @@ def make(
         },
         "exit": ended_with,
         "load_window_monotonic_s": list(window) if window else missing(raw.fault or "no interval of load"),
+        "page_cache": _page_cache(facts.evidence),
         "evidence": [dict(entry) for entry in facts.evidence],
         "files": sorted((dict(entry) for entry in files), key=lambda entry: str(entry["name"])),
         "valid": not reasons,
         "invalid_reasons": [reason.as_dict() for reason in reasons],
     }
+
+
+def _page_cache(evidence: Sequence[Mapping[str, Any]]) -> str:
+    """`cold` only when the drop was proved; without proof, and when nobody asked for a drop, it was warm."""
+    found = [entry for entry in evidence if entry["gate"] == "cache"]
+    return "cold" if found and all(entry["ok"] for entry in found) else "warm"
 
 
 def facts_of(run: Mapping[str, Any]) -> Facts:

@@ -8,11 +8,14 @@ byte-order mark is tolerated.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import json
 import math
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,26 +153,109 @@ def read_lines(path: Path) -> Iterator[tuple[int, object]]:
         raise InputError("the last line is cut off", where=f"{path}:{len(lines) + 1}")
 
 
-def new_campaign_folder(results_dir: Path, matrix_name: str, *, now_unix_s: float | None = None) -> Path:
-    """Make `<results>/<matrix>/<utc>-<id8>/`, a name never used before. The folder's name is the campaign's id.
+JOURNAL = "journal.jsonl"
 
-    Raises InputError when the folder cannot be made.
-    """
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_unix_s))
+
+def campaign_name(*, now_unix_s: float | None = None) -> str:
+    """A campaign's id, `<utc>-<id8>`: never used before, for all that matters."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_unix_s))}-{secrets.token_hex(4)}"
+
+
+def draft_campaign_folder(results_dir: Path, matrix_name: str, campaign: str) -> Path:
+    """Make the hidden folder that `publish` turns into `<results>/<matrix>/<campaign>/`. Raises InputError."""
     parent = results_dir / matrix_name
-    for _ in range(16):
-        folder = parent / f"{stamp}-{secrets.token_hex(4)}"
-        try:
-            parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir()
-        except FileExistsError:
+    folder = parent / f".{campaign}.partial"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    except OSError as error:
+        raise InputError(
+            f"cannot make a folder for the results: {error.strerror}",
+            where=str(parent),
+            advice="choose another results folder",
+        ) from error
+    return folder
+
+
+def publish(draft: Path) -> Path:
+    """Give a whole draft its name: from now on there is a campaign. What is in it is on disk already.
+
+    Raises InputError when the name is taken: no campaign is ever put into the place of another.
+    """
+    final = draft.with_name(draft.name.removeprefix(".").removesuffix(".partial"))
+    sync_folder(draft)
+    try:
+        if final.exists():  # a rename would take the place of an empty folder
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        draft.rename(final)
+    except FileExistsError as error:
+        raise InputError(f"there is a campaign {final.name} already", where=str(final), advice="try again") from error
+    sync_folder(final.parent)
+    return final
+
+
+def drop_draft(draft: Path) -> None:
+    """There will be no campaign: nothing of it stays."""
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def new_campaign_folder(results_dir: Path, matrix_name: str, *, now_unix_s: float | None = None) -> Path:
+    """Make an empty `<results>/<matrix>/<utc>-<id8>/` at once. The folder's name is the campaign's id."""
+    return publish(draft_campaign_folder(results_dir, matrix_name, campaign_name(now_unix_s=now_unix_s)))
+
+
+def lock_journal(handle: int, campaign: Path) -> None:
+    """One process at a time works on a campaign; the lock ends with the process. Raises InputError."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError(
+            f"campaign {campaign.name} is being run by another process on this machine",
+            where=str(campaign),
+            advice="wait for it, or stop that one first",
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(campaign: Path) -> Iterator[None]:
+    """Hold the campaign's lock. Raises InputError when a living process has it."""
+    handle = os.open(campaign / JOURNAL, os.O_RDONLY)
+    try:
+        lock_journal(handle, campaign)
+        yield
+    finally:
+        os.close(handle)
+
+
+def journal_events(campaign: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """Event and fields of each line of a campaign's journal. Half a line at the end (a killed controller) is no line.
+
+    No journal: no events. Raises InputError for any other line that cannot be read.
+    """
+    path = campaign / JOURNAL
+    if not path.exists():
+        return
+    try:
+        for _, line in read_lines(path):
+            if isinstance(line, dict) and isinstance(line.get("fields"), dict):
+                yield str(line.get("event")), line["fields"]
+    except InputError as error:
+        if "cut off" not in error.what:
+            raise
+
+
+def remove_debris(campaign: Path, keep: frozenset[Path] = frozenset()) -> list[str]:
+    """Remove what a killed process left half-written: hidden temporary files, half-fetched attempts; their names.
+
+    For the holder of the campaign's lock only.
+    """
+    removed: list[str] = []
+    for path in sorted([*campaign.rglob(".*.partial"), *campaign.glob("cells/*/attempt-*.partial")]):
+        if path in keep or not path.exists():
             continue
-        except OSError as error:
-            raise InputError(
-                f"cannot make a folder for the results: {error.strerror}",
-                where=str(parent),
-                advice="choose another results folder",
-            ) from error
-        sync_folder(parent)
-        return folder
-    raise InputError("no free name for a new campaign", where=str(parent))
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        removed.append(path.relative_to(campaign).as_posix())
+    return removed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boardbench.errors import InputError
-from boardbench.results import manifest, raw, record, schema, store, verdict
+from boardbench.results import answers, manifest, raw, record, schema, store, verdict
 from boardbench.results.judge import Rules, judge
 from boardbench.results.problems import Problem
 
@@ -136,6 +136,7 @@ def _attempt(
     yield from wrong
     yield from _belongs(attempt, name, run, plan, campaign)
     yield from _raw(folder, attempt, place, run)
+    yield from _answers(attempt, name, run, campaign)
     if wrong:
         return
     runs.append(run)
@@ -206,6 +207,23 @@ def _raw(folder: Path, attempt: Path, place: str, run: Mapping[str, Any]) -> Ite
             yield Problem(f"{place}/{record.NAME}", None, f"load window is {said}, burn.jsonl says {window}")
 
 
+def _answers(attempt: Path, name: str, run: Mapping[str, Any], campaign: Mapping[str, Any] | None) -> Iterator[Problem]:
+    """The boards that the run says it is of are those that its own files come from."""
+    if not run["valid"] or campaign is None:
+        return
+    board_of = {entry["identity"].get("hostname"): entry["name"] for entry in campaign["boards"]}
+    came: dict[str, int] = {}
+    for path in sorted(attempt.rglob("thermal.meta.json")):
+        try:
+            host = str(store.read_object(path).get("hostname"))
+        except InputError:
+            continue  # said elsewhere
+        node = str(board_of.get(host, host))
+        came[node] = came.get(node, 0) + 1
+    for reason in answers.reasons(run["boards"], came):
+        yield Problem(name, None, f"{reason.code}: {reason.detail}")
+
+
 def _meta(folder: Path, attempt: Path, place: str, run: Mapping[str, Any]) -> Iterator[Problem]:
     name = f"{place}/thermal.meta.json"
     meta, problems = _document(folder, name, "thermal.meta")
@@ -230,9 +248,10 @@ def _cells(
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield Problem("cells", None, f"run {name} is there more than once")
     why = {entry["cell"]: entry["why"] for entry in stored["missing"]} if stored else {}
+    left_out = {cell["cell"] for cell in stored["cells"] if cell["state"] == "not-selected"} if stored else set()
     for cell in plan["cells"]:
         mine = [run for run in runs if run["cell"] == cell["name"]]
-        if any(run["valid"] for run in mine):
+        if any(run["valid"] for run in mine) or (not mine and cell["name"] in left_out):
             continue
         place = f"cells/{cell['name']}"
         if mine:
@@ -245,7 +264,7 @@ def _cells(
     if stored is None:
         return
     again = verdict.make(folder, plan, verdict.ending_of(stored))
-    for key in ("campaign", "counts", "cells", "warnings"):
+    for key in ("campaign", "counts", "cells", "decisions", "warnings"):
         if stored[key] != again[key]:
             yield Problem("verdict.json", None, f"{key} is not what the files say")
     for entry in again["warnings"]:

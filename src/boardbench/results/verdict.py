@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from boardbench.errors import InputError
-from boardbench.results import plausible, record, store
+from boardbench.results import audit, decide, plausible, put_back, record, store
 
 SCHEMA_VERSION = 1
 NAME = "verdict.json"
@@ -64,10 +64,17 @@ def make(campaign: Path, plan: Mapping[str, Any], ending: Ending) -> dict[str, A
     cells: list[dict[str, object]] = []
     missing: list[dict[str, object]] = []
     valid: list[dict[str, Any]] = []
+    counted: dict[str, tuple[Path, dict[str, Any]]] = {}
+    head = _head(campaign)
+    selected = head.get("selected_cells")
     otherwise = "interrupted before it was done" if ending.interrupted else "the campaign ended before it"
     for cell in plan["cells"]:
         state, attempts, runs = state_of_cell(campaign, cell["name"])
-        valid += [run for run in runs if run["valid"]]
+        valid += (good := [run for run in runs if run["valid"]])
+        if good:  # the last one counts, as in the report
+            counted[cell["name"]] = (campaign / "cells" / cell["name"] / f"attempt-{good[-1]['attempt']}", good[-1])
+        if state == "missing" and isinstance(selected, list) and cell["name"] not in selected:
+            state = decide.NOT_SELECTED
         cells.append({"cell": cell["name"], "boards": cell["boards"], "state": state, "attempts": attempts})
         if state == "missing":
             why = ending.missing.get(cell["name"], otherwise)
@@ -83,12 +90,31 @@ def make(campaign: Path, plan: Mapping[str, Any], ending: Ending) -> dict[str, A
             "valid": states.count("valid"),
             "invalid": states.count("invalid"),
             "missing": states.count("missing"),
+            "not_selected": states.count(decide.NOT_SELECTED),
         },
         "cells": cells,
+        "decisions": decide.decisions(
+            plan,
+            {str(cell["cell"]): str(cell["state"]) for cell in cells},
+            counted,
+            virtual=head.get("virtual") is True,
+        ),
         "missing": missing,
-        "warnings": plausible.warnings(campaign, valid),
+        "warnings": [
+            *plausible.warnings(campaign, valid),
+            *put_back.warnings(campaign),
+            *audit.warnings(campaign, plan["cells"]),
+        ],
         "not_restored": [{"board": name, "why": why} for name, why in sorted(ending.not_restored.items())],
     }
+
+
+def _head(campaign: Path) -> Mapping[str, Any]:
+    """campaign.json, or nothing where it cannot be read: that fault is told by who reads it for itself."""
+    try:
+        return store.read_object(campaign / "campaign.json")
+    except InputError:
+        return {}
 
 
 def ending_of(verdict: Mapping[str, Any]) -> Ending:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -147,6 +147,15 @@ class Fleet:
         """A power cut: everything on the board ends at once, and the board stays down until the next `up`."""
         self._known_machine(board).stop()
 
+    def start(self, board: str) -> None:
+        """Power for one board that `kill` cut off, and wait until it answers; nothing when it is up.
+
+        Raises RigError when it does not come up.
+        """
+        self._known_machine(board)
+        with self._locked():
+            self._bring_up(self._need_settings(), lambda _text: None, (board,))
+
     def reboot(self, board: str, timeout_s: float = 60.0) -> None:
         """Reboots the board and waits until it answers again with a new boot id. Raises RigError at the time-out."""
         self._running(board)
@@ -264,8 +273,9 @@ class Fleet:
     def _write(self, settings: Settings) -> None:
         write_whole(self.folder / _SETTINGS, json.dumps(asdict(settings), indent=1, sort_keys=True) + "\n")
 
-    def _bring_up(self, settings: Settings, on_progress: Progress) -> None:
-        down = [name for name in settings.boards if self._machine(name, settings).supervisor() is None]
+    def _bring_up(self, settings: Settings, on_progress: Progress, only: Collection[str] = ()) -> None:
+        wanted = only or settings.boards
+        down = [name for name in wanted if self._machine(name, settings).supervisor() is None]
         if not sysfs.runs(self.folder):
             # Boards that are still up hold the files of a daemon that is gone; only a new boot gives them new ones.
             for name in settings.boards:

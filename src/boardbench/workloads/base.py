@@ -41,6 +41,15 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class ClosedLoop:
+    """What a load generator with a fixed number of requests under way measured over its window."""
+
+    concurrency: float
+    rate_per_s: float
+    mean_latency_s: float
+
+
+@dataclass(frozen=True)
 class Samples:
     """A workload's raw output, read. `unit` is what is counted, for example `operations`.
 
@@ -53,6 +62,7 @@ class Samples:
     end_reason: str
     end_stamp: Mapping[str, float] | None
     virtual: bool
+    closed_loop: ClosedLoop | None = None
 
     @property
     def window_monotonic_s(self) -> tuple[float, float] | None:
@@ -63,11 +73,25 @@ class Samples:
 
 
 @dataclass(frozen=True)
+class Chain:
+    """Short runs with pauses instead of one continuous load; every pause gives a hot board its clock back."""
+
+    run_s: float
+    gap_s: float
+
+
+@dataclass(frozen=True)
 class Durations:
-    """Times in seconds as the board's clock counts them, that is already divided by the time scale."""
+    """Times in seconds as the board's clock counts them, that is already divided by the time scale.
+
+    `chain`: None for one continuous load. The duration is that of the whole, pauses included. `lead_s`: from the
+    program's start to the load's, so that whoever started it has left; not part of the duration.
+    """
 
     duration_s: float
     interval_s: float
+    chain: Chain | None = None
+    lead_s: float = 0.0
 
 
 class Workload(Protocol):

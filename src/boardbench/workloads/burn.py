@@ -23,7 +23,7 @@ class Burn:
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """See `Workload.argv`. Option `threads`: `all` or a count."""
-        return [
+        argv = [
             PYTHON,
             _SCRIPT,
             "--out",
@@ -35,6 +35,11 @@ class Burn:
             "--duration-s",
             _seconds(durations.duration_s),
         ]
+        if durations.lead_s:
+            argv += ["--lead-s", _seconds(durations.lead_s)]
+        if durations.chain is not None:
+            argv += ["--run-s", _seconds(durations.chain.run_s), "--gap-s", _seconds(durations.chain.gap_s)]
+        return argv
 
     def read(self, raw: Path) -> Samples:
         """See `Workload.read`."""

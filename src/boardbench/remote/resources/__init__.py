@@ -15,7 +15,20 @@ from typing import Any, Iterable
 
 from ..failures import BAD_INPUT, Failure
 
-KINDS = ("directory", "file", "package", "unit", "sysfs", "sysctl", "governor", "user", "command", "payload")
+KINDS = (
+    "directory",
+    "file",
+    "package",
+    "unit",
+    "sysfs",
+    "sysctl",
+    "governor",
+    "user",
+    "command",
+    "payload",
+    "fan",
+    "unit_mask",
+)
 
 
 def load(kind: object) -> Any:

@@ -19,6 +19,7 @@ KINDS = {
     "unit": "unit_states",
     "package": "packages",
     "user": "users",
+    "unit_mask": "unit_masks",
 }
 
 

@@ -1,0 +1,89 @@
+"""A plan for people: arms, cells in order, gates, rules, prediction, and what it will cost."""
+
+from __future__ import annotations
+
+from rich.markup import escape
+from rich.table import Table
+
+from boardbench.matrix.arms import Arm
+from boardbench.matrix.plan import Plan
+from boardbench.report.progress import clock
+from boardbench.report.tables import plain_console, plain_table
+from boardbench.workloads.chains import label
+
+MAX_WAVES_SHOWN = 60
+
+
+def print_plan(plan: Plan, payload_bytes: int) -> None:
+    """The whole plan on stdout. `payload_bytes`: of all payload files for all boards (what is there is not pushed)."""
+    console = plain_console()
+    matrix = plan.matrix
+    console.print(f"[bold]{escape(matrix.name)}[/] plan {plan.sha256[:8]}")
+    console.print(escape(matrix.question))
+    for line in _head(plan):
+        console.print(escape(line))
+    console.print(_arms(plan))
+    console.print(_waves(plan))
+    for rule in matrix.rules:
+        console.print(f"rule [bold]{escape(rule.name)}[/]: {escape(rule.text)}")
+    for baseline in matrix.baselines:
+        console.print(f"baseline {escape(baseline.arm)}: {escape(baseline.describes)}")
+    if matrix.prediction is not None:
+        told = matrix.prediction
+        limit = f"{told.refuted_op} {told.refuted_threshold:g}"
+        console.print(f"prediction: {escape(told.says)} (rule {escape(told.rule)}; refuted if {limit})")
+    if not matrix.rules:
+        console.print("[yellow]no decision rule[/]: figures will be reported, nothing will be decided")
+    metrics = ", ".join(f"{metric.name} ({metric.unit}, {metric.direction})" for metric in matrix.metrics)
+    console.print(f"metrics: {escape(metrics)}")
+    console.print(f"gates: {', '.join(sorted(matrix.gates))}")
+    console.print(
+        f"about {clock(plan.estimated_s)} for {len(plan.cells)} cells in {len(plan.waves)} waves, without retries; "
+        f"payloads: at most {payload_bytes:,} bytes to push"
+    )
+
+
+def _head(plan: Plan) -> list[str]:
+    matrix = plan.matrix
+    scale = f", physics {plan.time_scale:g} x real time" if plan.time_scale != 1 else ""
+    lines = [f"boards: {', '.join(plan.boards)}{scale}"]
+    lines.append(
+        f"{matrix.workload} for {matrix.duration_s:g} s, {matrix.repeats} x each arm, order {matrix.order} "
+        f"(seed {matrix.seed}), up to {matrix.attempts} attempts"
+    )
+    if chained := label(matrix.workload_options):
+        lines.append(chained)
+    if matrix.choice.only:
+        chosen = "; ".join(f"{name}={','.join(levels)}" for name, levels in matrix.choice.only.items())
+        lines.append(f"restricted to {chosen}")
+    if matrix.domain:
+        lines.append(f"holds for: {matrix.domain}")
+    if plan.caveat:
+        lines.append(f"note: {plan.caveat}")
+    return lines
+
+
+def _arms(plan: Plan) -> Table:
+    table = plain_table("arms", "arm", "levels", "is")
+    names = {baseline.arm for baseline in plan.matrix.baselines}
+    for arm in plan.arms:
+        levels = ", ".join(f"{name}={level}" for name, level in arm.levels.items())
+        table.add_row(escape(arm.name), escape(levels), _role(arm, names))
+    return table
+
+
+def _role(arm: Arm, baselines: set[str]) -> str:
+    if arm.control_of is not None:
+        return f"A/A control of {escape(arm.control_of)}"
+    return "baseline" if arm.name in baselines else ""
+
+
+def _waves(plan: Plan) -> Table:
+    table = plain_table("cells, in order", "wave", "arm", "rep", "cells that start together", numeric=("wave", "rep"))
+    for cells in plan.waves[:MAX_WAVES_SHOWN]:
+        first = cells[0]
+        names = ", ".join(f"{cell.number:03d} {'+'.join(cell.boards)}" for cell in cells)
+        table.add_row(str(first.wave), escape(first.arm), str(first.repetition), escape(names))
+    if len(plan.waves) > MAX_WAVES_SHOWN:
+        table.caption = f"and {len(plan.waves) - MAX_WAVES_SHOWN} more waves (--json has all)"
+    return table
