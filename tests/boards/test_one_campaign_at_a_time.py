@@ -84,7 +84,9 @@ def test_a_second_campaign_is_refused_and_names_who_holds_the_boards(lab: Lab) -
         lines = [line for line in second.err.splitlines() if line.startswith("inv: ")]
         assert len(lines) == 1, second.err
         who = f"{getpass.getuser()}@{socket.gethostname()} \\(campaign {campaigns.pop()}\\)"
-        assert re.match(rf"inv: (queen|jack): .*held by {who}, \d+ s left; wait, or take it away", lines[0]), lines[0]
+        assert re.match(rf"inv: (queen|jack): .*held by {who}, \d+ s left; wait for it; .*--steal --why", lines[0]), (
+            lines[0]
+        )
         assert json.loads(second.out.splitlines()[-1])["error"]["fault"] == "rig"
         assert {board: lease(lab, board)["lease"]["campaign"] for board in NPU} == {
             board: entry["campaign"] for board, entry in held.items()
@@ -107,7 +109,7 @@ def test_a_board_held_by_somebody_else_gives_all_boards_back_and_changes_nothing
         door.call("lease", {"action": "take", **ada}, deadline_s=20.0)
         refused = lab.run(*bench(lab))
         assert refused.code == 3, refused.out
-        assert re.search(r"inv: queen: .*held by ada@desk \(campaign c1\), \d+ s left; wait, or", refused.err), (
+        assert re.search(r"inv: queen: .*held by ada@desk \(campaign c1\), \d+ s left; wait for it", refused.err), (
             refused.err
         )
         assert [lease(lab, board)["held"] for board in NPU] == [False, True, False]

@@ -89,5 +89,5 @@ def test_the_list_names_every_verb_once_with_its_first_line(bench: Bench) -> Non
     done = bench.inv("--list")
     assert done.code == 0
     for name in ("demo", "provision", "bench", "collect", "validate", "report", "teardown", "boards", "boards.trust",
-                 "virtual.up", "virtual.down", "virtual.status", "virtual.fit", "test"):  # fmt: skip
+                 "status", "audit", "virtual.up", "virtual.down", "virtual.status", "virtual.fit", "test"):  # fmt: skip
         assert [line for line in done.out.splitlines() if line.startswith(f"  {name} ")], name

@@ -188,7 +188,8 @@ def test_a_virtual_boards_rate_follows_its_clock_and_share(tmp_path: Path) -> No
     first, *intervals, last = _events(tmp_path)
     assert (first["virtual"], first["time_scale"], first["threads"]) == (True, 60.0, 8)
     assert intervals[0]["operations_per_s"] == pytest.approx(8000, rel=0.01)
-    assert intervals[-1]["operations_per_s"] == pytest.approx(2000, rel=0.01)
+    # A piece of work stands for twenty operations: one more or less in 0.3 s are 3 %.
+    assert intervals[-1]["operations_per_s"] == pytest.approx(2000, rel=0.04)
     assert last["why"] == "SIGTERM"
 
 
@@ -240,3 +241,35 @@ def test_a_virtual_board_whose_status_is_gone_is_an_error(tmp_path: Path) -> Non
     _, said = process.communicate(timeout=10)
     assert process.returncode == 1
     assert said == f"burn: cannot read {virtual}/status.json\n"
+
+
+def test_a_chain_has_gaps_without_load_and_goes_on_counting(tmp_path: Path) -> None:
+    process = _burn(
+        tmp_path, "--threads", 2, "--interval-s", 0.1, "--duration-s", 1.4, "--run-s", 0.4, "--gap-s", 0.3
+    )  # fmt: skip
+    assert process.wait(timeout=60) == 0
+    first, *intervals, last = _events(tmp_path)
+    assert (first["run_s"], first["gap_s"]) == (0.4, 0.3)
+    assert last["why"] == "duration"
+    assert [line["index"] for line in intervals] == list(range(len(intervals)))
+    holes = [late["start_monotonic_s"] - early["end_monotonic_s"] for early, late in pairwise(intervals)]
+    assert sum(hole > 0.25 for hole in holes) >= 1
+    assert all(line["operations"] > 0 for line in intervals)
+    assert intervals[-1]["end_monotonic_s"] - intervals[0]["start_monotonic_s"] < 1.4 + 0.5
+
+
+def test_the_lead_comes_before_the_load_and_can_be_stopped(tmp_path: Path) -> None:
+    process = _burn(tmp_path, "--threads", 1, "--interval-s", 0.1, "--duration-s", 60, "--lead-s", 60)
+    until(lambda: (tmp_path / "burn.jsonl").exists())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+    assert [line["event"] for line in _events(tmp_path)] == ["start", "end"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--run-s", 1), ("--gap-s", 1), ("--run-s", 0.01, "--gap-s", 1), ("--run-s", 1, "--gap-s", 0), ("--lead-s", -1)],
+)
+def test_half_a_chain_is_refused(tmp_path: Path, words: tuple[object, ...]) -> None:
+    process = _burn(tmp_path, "--threads", 1, "--interval-s", 0.1, "--duration-s", 1, *words)
+    assert process.wait(timeout=60) == 2

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boardbench.errors import ExitCode, InputError
-from boardbench.inventory import Access, load_inventory
+from boardbench.inventory import Access, Power, load_inventory
 
 PROJECT = Path(__file__).resolve().parents[2]
 BAD = Path(__file__).parent / "cases/bad/inventory"
@@ -215,3 +215,61 @@ def test_whatever_an_inventory_says_it_is_an_inventory_or_an_input_error(value: 
         except InputError as error:
             said = str(error)
         assert said.startswith(f"{path}:1: ") if said is not None else inventory.select(None)
+
+
+_POWERED = """\
+version: 1
+boards:
+  king:
+    kind: nanopi-r76s
+    access: {{host: 192.0.2.3}}
+    {section}
+"""
+
+
+def test_the_example_shows_cooling_and_power() -> None:
+    boards = load_inventory(PROJECT / "inventory/lab.example.yml").boards
+    assert boards["jetson"].cooling.options["tachometer"] == "pwm_tach"
+    assert boards["jetson"].power == Power(
+        "http", {"device": "shelly", "address": "http://192.0.2.20", "off_s": 10, "boot_s": 180}
+    )
+    assert boards["king"].power is not None
+    assert boards["server"].power is None
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("cooling: {driver: hwmon}", "needs either 'name' or 'path'"),
+        ("cooling: {driver: hwmon, name: pwmfan, path: /sys/x/pwm1}", "needs either 'name' or 'path'"),
+        ("cooling: {driver: hwmon, name: pwmfan, fanless: 255}", "254"),
+        ("cooling: {driver: hwmon, name: pwmfan, stop_units: [nvfancontrol]}", "the name of a service"),
+        ("cooling: {driver: http, device: shely, address: http://192.0.2.1}", "did you mean 'shelly'"),
+        ("cooling: {driver: http, device: shelly}", "address"),
+        ("cooling: {driver: http, device: shelly, address: http://u:p@192.0.2.1}", "without path and password"),
+        ("cooling: {driver: manual, expect: {active: {above_celsius: 20, below_celsius: 10}}}", "above and below"),
+        ("cooling: {driver: manual, expect: {activ: {below_celsius: 10}}}", "did you mean 'active'"),
+        ("cooling: {driver: command, active: [a], fanless: [b], read: [c], where: bord}", "did you mean 'board'"),
+        ("power: {driver: command, on: [a], off: [b]}", "read"),
+        ("power: {driver: htp}", "did you mean 'http'"),
+        ("power: {driver: http, device: tasmota, address: http://192.0.2.1, boot_s: 0}", "boot_s|0"),
+        ("power: {driver: virtual}", "is real, and the power driver 'virtual'"),
+        ("power: {device: shelly}", "driver"),
+    ],
+)
+def test_a_mistake_in_cooling_or_power_is_told_with_its_line(tmp_path: Path, section: str, words: str) -> None:
+    path = tmp_path / "lab.yml"
+    path.write_text(_POWERED.format(section=section))
+    with pytest.raises(InputError, match=words) as raised:
+        load_inventory(path)
+    assert str(path) in str(raised.value)
+
+
+def test_a_virtual_board_has_only_virtual_power(tmp_path: Path) -> None:
+    path = tmp_path / "v.yml"
+    text = "version: 1\nvirtual: {}\nboards:\n  king: {kind: nanopi-r76s, power: {driver: %s}}\n"
+    path.write_text(text % "virtual")
+    assert load_inventory(path).boards["king"].power == Power("virtual", {})
+    path.write_text(text % "http, device: shelly, address: 'http://192.0.2.1'")
+    with pytest.raises(InputError, match="use virtual"):
+        load_inventory(path)

@@ -22,7 +22,7 @@ if "fake_boards" not in sys.modules:
 
 from fake_boards import Fleet, write_project
 
-QUICK = Timings(patience_s=0.1, retry_every_s=0.02)
+QUICK = Timings(lead_s=0.0, trail_s=0.0, patience_s=0.1, retry_every_s=0.02)
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ class FakeBoard:
         self.exit: dict[str, Any] = {"code": 0}
         self.cool_ok = True
         self.change_files: Callable[[dict[str, bytes]], None] = lambda _: None
+        self.change_look: Callable[[dict[str, Any]], None] = lambda _: None
         self.free_bytes = 10**9
         self.installed: set[str] | None = None  # hashes of files; None: whatever is asked for
         self.corrupt = 0  # how many fetches send a flipped byte
@@ -67,6 +68,8 @@ class FakeBoard:
         return [verb for verb, _ in self.log]
 
     def answer(self, verb: str, args: Mapping[str, Any], on_data: Callable[[str, bytes], None] | None) -> Any:
+        if "lease" in args and verb != "lease":  # refused before anything is done
+            self.verb_lease({"action": "take" if self.lease is None else "renew", **args["lease"]})
         self.log.append((verb, json.loads(json.dumps(args))))
         for hook in self._hooks.get(verb, []):
             hook(self, args)
@@ -88,6 +91,30 @@ class FakeBoard:
                 "links": [], "virtual": self.virtual,
             }
         }  # fmt: skip
+
+    def verb_look(self, args: Mapping[str, Any]) -> Any:
+        look = {
+            "board": {
+                "hostname": self.hostname, "machine_id": f"id-{self.name}", "serial": None, "boot_id": self.boot_id,
+            },
+            "image": {
+                "kernel": "6.1",
+                **{name: {"missing": "no"} for name in ("rom_version", "l4t_release", "bootloader")},
+            },
+            "runtime": {"python": "3.12.3"} if args["hashes"] else None,
+            "payloads": {"burn": "1" * 64} if args["hashes"] else None,
+            "cpu_policies": [], "thermal": [{"zone": "thermal_zone0", "type": "soc-thermal", "celsius": 41.5}],
+            "input_volts": 5.2, "links": [], "disk": {**self.disk(), "probe": {"ok": True, "why": ""}},
+            "drop_caches": {"ok": True, "why": ""}, "strays": [],
+            "load": {
+                "cpu_busy_share": 0.01, "cpu_count": 8, "load_average": 0.1, "processes": [], "registered": [],
+                "sample_s": 0.5,
+            },
+            "virtual": self.virtual,
+            "clock": {"stamp": stamp(), "offset_s": 0.001, "error_s": 0.002, "round_trips_s": [0.004]},
+        }  # fmt: skip
+        self.change_look(look)
+        return {"look": look}
 
     def disk(self) -> dict[str, Any]:
         return {"path": "/var/lib/boardbench", "free_bytes": self.free_bytes, "total_bytes": 10**10, "read_only": False}
@@ -151,6 +178,17 @@ class FakeBoard:
         run |= {"phase": "started", "began": began, "duration_s": duration_s, "interval_s": interval_s}
         return {"unit": f"boardbench-run-{args['run']}", "pid": 4711, "started": began, "boot_id": self.boot_id}
 
+    def verb_staged(self, args: Mapping[str, Any]) -> Any:
+        return {
+            "runs": [
+                {
+                    "run": name, "campaign": None, "phase": run["phase"], "running": False,
+                    "start_answer": {"started": run["began"], "boot_id": run["boot_id"]} if "began" in run else None,
+                }
+                for name, run in sorted(self.runs.items())
+            ]
+        }  # fmt: skip
+
     def verb_watch(self, args: Mapping[str, Any]) -> Any:
         if "began" not in self.runs[args["run"]]:
             raise RigError("the run has not started", where=self.name)
@@ -168,6 +206,7 @@ class FakeBoard:
         evidence = [
             {"gate": "boot-id", "ok": same, "saw": {}, "why": "" if same else "the board rebooted"},
             {"gate": "load", "ok": self.exit == {"code": 0}, "saw": {"exit": self.exit}, "why": "see exit"},
+            {"gate": "load-runs", "ok": True, "saw": {"cpu_used_s": 1.0}, "why": ""},
         ]
         listed = [
             {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -199,6 +238,9 @@ class FakeBoard:
     def verb_strays(self, args: Mapping[str, Any]) -> Any:
         return {"found": []}
 
+    def verb_scopes(self, args: Mapping[str, Any]) -> Any:
+        return {"scopes": [{"scope": scope, "changes": len(noted)} for scope, noted in self.noted.items()]}
+
     def verb_restore(self, args: Mapping[str, Any]) -> Any:
         restored = []
         for what, value in reversed(self.noted.pop(args["scope"], {}).items()):
@@ -223,7 +265,8 @@ class FakeBoard:
             })  # fmt: skip
             at_s = end_s
         moved = {key: value + at_s - began["monotonic_s"] for key, value in began.items()}
-        lines.append({"event": "end", "why": "duration", "stamp": moved})
+        total = sum(line["operations"] for line in lines[1:])
+        lines.append({"event": "end", "why": "duration", "stamp": moved, "operations": total})
         header = "wall_unix_s,monotonic_s,boottime_s,lateness_s,soc-thermal_celsius,policy0_cur_khz,missing"
         rows = [header]
         first_s = began["monotonic_s"] - 0.3

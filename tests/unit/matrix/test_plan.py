@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 from fake_boards import MATRIX, Fleet
-from hypothesis import given
-from hypothesis import strategies as st
 
 from boardbench.errors import InputError
 from boardbench.matrix.load import choose_boards, load_matrix
-from boardbench.matrix.order import order_waves
 from boardbench.matrix.plan import make_plan
 from boardbench.results import schema
 
@@ -78,17 +75,3 @@ def test_the_logger_never_samples_faster_than_ten_times_a_second(tmp_path: Path,
     loaded = load_matrix(matrix(tmp_path))
     assert make_plan(loaded, fleet.boards, 1.0).logger_period_s == 1.0
     assert make_plan(loaded, fleet.boards, 60.0).logger_period_s == 0.1
-
-
-@given(
-    st.integers(1, 6), st.integers(1, 6), st.sampled_from(["blocked", "interleaved", "shuffled"]), st.integers(0, 99)
-)
-def test_every_order_holds_each_wave_once_and_is_repeatable(arms: int, repeats: int, kind: str, seed: int) -> None:
-    waves = order_waves(arms, repeats, kind, seed)
-    assert sorted(waves) == [(arm, rep) for arm in range(arms) for rep in range(1, repeats + 1)]
-    assert waves == order_waves(arms, repeats, kind, seed)
-
-
-def test_blocked_keeps_an_arm_together_and_interleaved_turns_round() -> None:
-    assert order_waves(2, 2, "blocked", 0) == ((0, 1), (0, 2), (1, 1), (1, 2))
-    assert order_waves(2, 2, "interleaved", 0) == ((0, 1), (1, 1), (1, 2), (0, 2))

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ class FakeCall:
     def data(self, name: str, data: bytes) -> None:
         assert name == "tar"
         self.stream += data
+
+    def ping(self) -> float:
+        return time.time()
 
     def remaining_s(self) -> float:
         return 60.0

@@ -34,7 +34,8 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 def test_a_free_board_is_taken_and_shown(call: FakeCall) -> None:
-    assert do(call, "show") == {"held": False, "lease": None, "note": "nobody holds it"}
+    nobody = {"held": False, "lease": None, "note": "nobody holds it", "left_s": None, "history": []}
+    assert do(call, "show") == nobody
     taken = do(call, "take", ADA)
     assert taken["held"]
     assert do(call, "show")["lease"]["owner"] == "ada"
@@ -99,6 +100,40 @@ def test_stealing_needs_a_reason_and_is_recorded(call: FakeCall) -> None:
     assert stolen["why"] == "taken away from ada@desk (campaign c-1): ada's desk is off"
     with pytest.raises(Failure, match="now held by bob"):
         do(call, "renew", ADA)
+
+
+def test_the_history_says_how_each_hold_ended(call: FakeCall, monkeypatch: pytest.MonkeyPatch) -> None:
+    do(call, "take", ADA)
+    assert do(call, "take", BOB, steal_why="ada's desk is off")["taken_from"]["campaign"] == "c-1"
+    do(call, "release", BOB)
+    do(call, "take", ADA)
+    later(monkeypatch, 61)
+    assert do(call, "take", BOB)["taken_from"] is None
+    ends = [(entry["campaign"], entry["how"]) for entry in do(call, "show")["history"]]
+    assert ends == [
+        ("c-1", "taken away from ada@desk (campaign c-1): ada's desk is off, by bob@lab (campaign c-2)"),
+        ("c-2", "given back"),
+        ("c-1", "the lease of ada@desk (campaign c-1) has expired"),
+    ]
+
+
+def test_the_history_is_bounded_and_half_a_line_costs_only_itself(call: FakeCall) -> None:
+    for _ in range(lease_module.HISTORY_LINES + 5):
+        do(call, "take", ADA)
+        do(call, "release", ADA)
+    path = Path(call.places.state) / "leases.jsonl"
+    assert len(path.read_text().splitlines()) == lease_module.HISTORY_LINES
+    with path.open("a") as file:
+        file.write('{"owner": "a')
+    do(call, "take", BOB)
+    do(call, "release", BOB)
+    assert do(call, "show")["history"][-1]["campaign"] == "c-2"
+
+
+def test_the_same_campaign_from_another_host_is_another_holder(call: FakeCall) -> None:
+    do(call, "take", ADA)
+    with pytest.raises(Failure, match="held by ada@desk"):
+        do(call, "take", dict(ADA, host="cellar"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", json.dumps({"owner": "x"}).encode()])

@@ -118,6 +118,11 @@ def test_a_run_from_start_to_end(call: Any, places: Places, tmp_path: Path) -> N
     assert [(entry["gate"], entry["ok"]) for entry in finished["evidence"]] == [
         ("boot-id", True),
         ("load", True),
+        ("load-runs", True),
+        ("disk", True),
+        ("instruments", True),
+        ("settings", True),
+        ("clock", True),
         ("logger", True),
     ], finished
     names = [entry["name"] for entry in finished["files"]]

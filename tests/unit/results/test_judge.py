@@ -59,12 +59,15 @@ def test_what_the_gates_saw_takes_a_run_out(
     case: tuple[Path, Facts, Rules], change: dict[str, object], code: str
 ) -> None:
     folder, facts, rules = case
+    if "evidence" in change:
+        change = {"evidence": (*facts.evidence, *change["evidence"])}  # type: ignore[misc]
     assert codes(folder, dataclasses.replace(facts, **change), rules) == {code}  # type: ignore[arg-type]
 
 
 def test_a_gate_that_the_matrix_does_not_name_takes_nothing_out(case: tuple[Path, Facts, Rules]) -> None:
     folder, facts, rules = case
-    warm = dataclasses.replace(facts, evidence=({"gate": "cache", "ok": False, "saw": {}, "why": "warm"},))
+    said = {"gate": "cache", "ok": False, "saw": {}, "why": "warm"}
+    warm = dataclasses.replace(facts, evidence=(*facts.evidence, said))
     assert judge(folder, warm, rules) == ()
     strict = dataclasses.replace(rules, gates=rules.gates | {"cache"})
     assert codes(folder, warm, strict) == {"cache-warm"}

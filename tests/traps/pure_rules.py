@@ -1,0 +1,223 @@
+"""Traps that are rules over numbers, and those that a whole campaign on fake boards shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from boardbench.analysis import operating_point
+from boardbench.analysis.operating_point import LoadPoint, Quote, Regime
+from boardbench.remote import gates, supervise
+from boardbench.results import answers, audit, crosscheck
+from boardbench.results.audit_patterns import BUILT_IN
+from boardbench.results.crosscheck import Count, Pair
+
+from .harness import Off, Trap
+from .made_files import BURN, gives, none, of_files
+from .scene import Files, Scene, until
+
+# ---- a column for another ----
+
+
+def columns_changed(files: Files) -> None:
+    """The parser of the workload's output takes the rate for the amount, and the amount for the rate."""
+    lines = [json.loads(line) for line in files[BURN].splitlines()]
+    for line in lines:
+        if line["event"] == "interval":
+            line["operations"], line["operations_per_s"] = line["operations_per_s"], line["operations"]
+    files[BURN] = "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+STRACE = """\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 61.42    1.870000          11    170000       120 epoll_wait
+"""
+
+
+def strace_calls(_scene: Scene) -> list[str]:
+    """The column usecs/call of `strace -c` is taken for calls; requests x syscalls a request say another number."""
+    wrong_column = float(STRACE.splitlines()[2].split()[2])
+    requests, syscalls_a_request = 1030.0, 165.0
+    pair = Pair(
+        "epoll_wait",
+        Count("strace -c", wrong_column, "calls"),
+        Count("requests counted by the client", requests * syscalls_a_request, "calls"),
+    )
+    return [f"{reason.code}: {reason.detail}" for reason in crosscheck.disagreements([pair])]
+
+
+# ---- a number of overload ----
+
+CURVE = [
+    *(LoadPoint("one connection", c, r) for c, r in ((4, 240.0), (8, 331.0), (12, 341.8), (24, 344.0), (32, 343.1))),
+    *(LoadPoint("four connections", c, r) for c, r in ((4, 250.0), (8, 352.0), (12, 386.9), (24, 387.7), (32, 379.0))),
+]
+
+
+def overload_for_a_decision(_scene: Scene) -> list[str]:
+    """The tails of two configurations are compared at 32 in flight, where both have only longer queues."""
+    quotes = [Quote("p99 latency", name, 32) for name in ("one connection", "four connections")]
+    assert operating_point.barred(CURVE, [Quote("p99 latency", "four connections", 12)]) == ()
+    return list(operating_point.barred(CURVE, quotes))
+
+
+# ---- who took part ----
+
+
+def one_node_of_three(_scene: Scene) -> list[str]:
+    """Three nodes are registered with the scheduler; all 22 000 answers came from one of them."""
+    found = answers.reasons(("king", "queen", "jack"), {"king": 22_000, "queen": 0})
+    return [f"{reason.code}: {reason.detail}" for reason in found]
+
+
+def files_of_another_board(files: Files) -> None:
+    """The run is registered as king's; the files say that another machine sampled them."""
+    meta = json.loads(files["thermal.meta.json"])
+    meta["hostname"] = "jack"
+    files["thermal.meta.json"] = json.dumps(meta).encode()
+
+
+# ---- a disk that fills ----
+
+
+def disk_fills(scene: Scene) -> list[str]:
+    """Between two looks of the run's own supervisor the disk fills up, and somebody makes room again before the end."""
+    looks: list[float] = []
+
+    def statvfs(_: object) -> SimpleNamespace:
+        looks.append(5e9 if len(looks) not in (2, 3) else 4096.0)
+        return SimpleNamespace(f_bavail=looks[-1], f_frsize=1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "statvfs", statvfs)
+        watch = supervise.Watch(str(scene.fresh()))
+        watch.start()
+        until(lambda: len(looks) > 5, "the supervisor looks")
+        saw = watch.stop(time.monotonic())
+    return scene.judged(gates.disk({"watch": saw}))
+
+
+# ---- an arm that did nothing ----
+
+
+def same_counters(scene: Scene) -> list[str]:
+    """The switch between the arms reached neither: both count the same, to the last digit."""
+
+    def change(files: Files) -> None:
+        lines = [json.loads(line) for line in files[BURN].splitlines()]
+        intervals = [line for line in lines if line["event"] == "interval"]
+        for line in intervals:
+            line["operations"] = 19.0 + line["index"]
+            line["operations_per_s"] = line["operations"] / (line["end_monotonic_s"] - line["start_monotonic_s"])
+        if "operations" in lines[-1]:
+            lines[-1]["operations"] = sum(line["operations"] for line in intervals)
+        files[BURN] = "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+    def prepare(fakes: Any) -> None:
+        fakes["king"].change_files = change
+
+    return scene.said_by(scene.fake_campaign(prepare))
+
+
+# ---- words in prose ----
+
+
+# Put together here, so that this file is no finding itself.
+WORD, VALUE = "pass" + "word", "Tr0ub4" + "dor&3"
+
+
+def secret_in_a_note(scene: Scene) -> list[str]:
+    """A note on the rig, to be committed with the code."""
+    path = scene.fresh() / "NOTES.md"
+    path.write_text(f"The boards boot slowly. Log in as pi; the {WORD} is {VALUE}, as on the label.\n")
+    found = audit.audit([("NOTES.md", path)], BUILT_IN)
+    assert VALUE not in repr(found), "the audit shows the secret"
+    return [str(finding) for finding in found.findings]
+
+
+def secret_in_a_log(files: Files) -> None:
+    """A log of the board, collected with its run."""
+    files["logs/workload.log"] = f"+ echo '{VALUE}' | sudo -S reboot\n".encode()
+
+
+# ---- a board that stays changed ----
+
+
+def restore_forgets_queen(scene: Scene) -> list[str]:
+    """The restore says that all is well on both boards, and has done nothing on queen."""
+
+    def prepare(fakes: Any) -> None:
+        for name, board in fakes.fakes.items():
+            board.verb_facts = with_governor(board, board.verb_facts)
+            if name == "queen":
+                board.verb_restore = gives({"restored": []})
+
+    return scene.said_by(scene.fake_campaign(prepare))
+
+
+def with_governor(board: Any, facts: Any) -> Any:
+    """The facts of a fake board, with the governor that it has now."""
+
+    def verb_facts(args: Any) -> Any:
+        answer = facts(args)
+        policy = {"policy": "policy0", "cpus": [0, 1, 2, 3], "governor": board.governor}
+        clocks = {"cur_khz": 408000, "min_khz": 408000, "max_khz": 2208000, "hw_max_khz": 2208000}
+        answer["facts"]["cpu_policies"] = [{**policy, **clocks, "available_khz": [408000, 2208000]}]
+        return answer
+
+    return verb_facts
+
+
+COLUMN, NODES = "column-mix-up", "nodes-counted-by-registration"
+TRAPS = (
+    Trap(
+        COLUMN, "workload-output", of_files(columns_changed), "counts-do-not-add-up: interval 0 holds",
+        (Off("boardbench.results.after:counts", none),),
+    ),
+    Trap(
+        COLUMN, "strace", strace_calls, "instruments-disagree: epoll_wait: strace -c says 11 calls",
+        (Off("boardbench.results.crosscheck:_apart", gives("")),),
+    ),
+    Trap(
+        "overload-quoted-at-the-operating-point", "", overload_for_a_decision,
+        "overload-quoted: p99 latency of four connections at concurrency 32 is overload; its operating point is 12",
+        (Off("boardbench.analysis.operating_point:_regime", gives(Regime.OPERATING_POINT)),),
+    ),
+    Trap(
+        NODES, "one-of-three", one_node_of_three, "nodes-unanswered: 1 of 3 nodes answered, none from jack, queen",
+        (Off("boardbench.results.answers:reasons", none),),
+    ),
+    Trap(
+        NODES, "files-of-another-board", of_files(files_of_another_board),
+        "nodes-unanswered: 0 of 1 nodes answered, none from king",
+        (Off("boardbench.results.answers:reasons", none),),
+    ),
+    Trap(
+        "disk-filled-in-mid-run", "", disk_fills, "disk-full: disk: only 0.0 MB were free during the run",
+        (Off("boardbench.remote.gates:disk", gives(gates.evidence("disk", True, {}))),),
+    ),
+    Trap(
+        "arm-that-did-not-take-effect", "", same_counters,
+        "arm-did-not-take-effect: board king: all 31 counters of arm",
+        (Off("boardbench.results.armeffect:warnings", gives([])),),
+    ),
+    Trap(
+        "password-in-prose", "to-be-committed", secret_in_a_note, r"NOTES\.md:1: password in prose: .*\*\*\*",
+        (Off("boardbench.results.audit:audit_file", none),),
+    ),
+    Trap(
+        "password-in-prose", "collected", of_files(secret_in_a_log), r".*workload\.log.*password fed to sudo",
+        (Off("boardbench.results.audit:audit_file", none),),
+    ),
+    Trap(
+        "restore-that-forgets-a-board", "facts", restore_forgets_queen,
+        "leftovers-not-restored: board queen: not put back: policy0 governor is performance, it was ondemand before",
+        (Off("boardbench.results.put_back:warnings", gives([])),),
+    ),
+)  # fmt: skip
