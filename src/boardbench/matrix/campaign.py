@@ -118,7 +118,7 @@ def run(
     wishes = Wishes(open_door, on_progress, operator, argv, payloads_dir, steal_why, timings or Timings())
     loaded = _matrix_of(matrix)
     with Stops(RESUME_COMMAND) as stops:
-        start = _Start(loaded, inventory, choose_boards(loaded, boards), wishes)
+        start = _Start(loaded, inventory, choose_boards(loaded, boards, inventory.groups), wishes)
         if isinstance(matrix, Plan) and matrix.sha256 != start.plan.sha256:
             raise InputError(
                 "the plan was made for other boards or another time scale", where=str(loaded.path), advice="plan again"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,12 @@ class Logger:
 
 @dataclass(frozen=True)
 class Selector:
-    """Which of the given boards take part; an empty tuple does not restrict."""
+    """Which of the given boards take part; an empty tuple does not restrict. `where` is file:line of the groups."""
 
     groups: tuple[str, ...]
     kinds: tuple[str, ...]
     capabilities: tuple[str, ...]
+    where: str
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ def load_matrix(path: Path) -> Matrix:
             tuple(data["boards"].get("groups", ())),
             tuple(data["boards"].get("kinds", ())),
             tuple(data["boards"].get("capabilities", ())),
+            document.where("boards", *(["groups"] if "groups" in data["boards"] else [])),
         ),
         workload=workload.pop("name"),
         interval_s=float(workload.pop("interval_s")),
@@ -142,9 +144,16 @@ def load_matrix(path: Path) -> Matrix:
     )
 
 
-def choose_boards(matrix: Matrix, boards: Sequence[Board]) -> tuple[Board, ...]:
-    """Those of `boards` that the matrix is for, in their order. Raises InputError when none is."""
+def choose_boards(
+    matrix: Matrix, boards: Sequence[Board], known_groups: Collection[str] | None = None
+) -> tuple[Board, ...]:
+    """Those of `boards` that the matrix is for, in their order. `known_groups` are the inventory's.
+
+    Raises InputError when none is, and for a group that the inventory does not have.
+    """
     wanted = matrix.selector
+    if known_groups is not None:
+        _check_groups(wanted, known_groups)
     chosen = tuple(
         board
         for board in boards
@@ -159,6 +168,16 @@ def choose_boards(matrix: Matrix, boards: Sequence[Board]) -> tuple[Board, ...]:
             advice="see its 'boards', and the kinds, groups and capabilities in the inventory",
         )
     return chosen
+
+
+def _check_groups(wanted: Selector, known: Collection[str]) -> None:
+    for group in wanted.groups:
+        if group not in known:
+            raise InputError(
+                f"the inventory has no group '{group}'",
+                where=wanted.where,
+                advice=yamlfile.did_you_mean(group, known, kind="groups"),
+            )
 
 
 def _check_together(document: yamlfile.Document) -> None:

@@ -59,6 +59,12 @@ def test_a_matrix_for_other_boards_is_refused(tmp_path: Path, fleet: Fleet) -> N
         choose_boards(loaded, fleet.boards)
 
 
+def test_a_group_that_the_inventory_lacks_is_named_with_its_line(tmp_path: Path, fleet: Fleet) -> None:
+    loaded = load_matrix(matrix(tmp_path, ("kinds: [nanopi-r76s]", "groups: [npuu]")))
+    with pytest.raises(InputError, match=r"m\.yml:\d+: the inventory has no group 'npuu'; did you mean 'npu'\?"):
+        choose_boards(loaded, fleet.boards, ("npu", "gpu"))
+
+
 def test_equal_inputs_give_an_equal_plan_and_others_another(tmp_path: Path, fleet: Fleet) -> None:
     loaded = load_matrix(matrix(tmp_path))
     first = make_plan(loaded, fleet.boards, 60.0)
