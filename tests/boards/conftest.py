@@ -16,7 +16,7 @@ from . import rig
 
 @pytest.fixture(scope="session")
 def state_folder() -> Iterator[Path]:
-    """Where the session's fleets live; removed at its end."""
+    """Where the fleets of this test run live; removed at its end."""
     with tempfile.TemporaryDirectory(prefix="boardbench-tests-", dir=rig.REAL_TMP) as folder:
         yield Path(folder)
 

@@ -74,7 +74,7 @@ def board_at(name: str, access: Access) -> Board:
 
 @dataclass
 class Scene:
-    """A folder of the test's own, the session's fleet (started when a trap first asks for it), a sound campaign."""
+    """A folder of the test's own, the shared fleet (started when a trap first asks for it), a sound campaign."""
 
     folder: Path
     start_fleet: Callable[[], Fleet]
