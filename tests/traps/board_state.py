@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from boardbench.errors import BenchError
 from boardbench.matrix import lease, preflight
 
@@ -60,6 +62,8 @@ def prepare(scene: Scene, name: str, **changes: Any) -> dict[str, dict[str, Any]
 
 def read_only(scene: Scene) -> list[str]:
     """The kernel's file cannot be written, as in most containers: a script's `echo 3` fails, and the run goes on."""
+    if scene.fleet.status().sysfs != "fuse":
+        pytest.skip("a kernel file that refuses a write needs FUSE")
     model_on(scene, "king")
     scene.fleet.set_faults("king", {"drop_caches": "read-only"})
     return dropped(scene, "king")
