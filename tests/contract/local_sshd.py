@@ -105,8 +105,20 @@ class Sshd:
         self.process.wait(10)
 
     def sessions(self) -> list[int]:
-        """The pids of the processes that serve a connection now."""
-        return children(self.process.pid)
+        """The pids of the processes that serve a connection now.
+
+        Where the user is not root, sshd splits in two: a monitor, and below it the one that holds the connection.
+        """
+        monitors = children(self.process.pid)
+        return [pid for monitor in monitors for pid in (monitor, *(c for c in children(monitor) if is_sshd(c)))]
+
+
+def is_sshd(pid: int) -> bool:
+    """Whether the process is one of sshd's own, and not what it has started for its user."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip().startswith("sshd")
+    except OSError:
+        return False
 
 
 def children(parent: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from boardbench.remote.resources import payload, unit
 from boardbench.remote.restore import restore_scope
 
 from .trees import Tree
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unit files belong to root: only root can install them")
 
 UNIT = "[Service]\nExecStart=/bin/true\n"
 ROOT = "/opt/boardbench/payloads/burn"
