@@ -25,7 +25,6 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 PermitUserEnvironment no
 UseDNS no
-SetEnv PATH={path}
 {more}
 """
 
@@ -73,14 +72,14 @@ class Sshd:
 
     def __enter__(self) -> Sshd:
         config = self.folder / "sshd_config"
-        path = os.environ.get("PATH", os.defpath)
+        more = self.more
         if os.geteuid() != 0:
             sudo = self.folder / "bin" / "sudo"
             sudo.parent.mkdir(exist_ok=True)
             sudo.write_text(_SUDO)
             sudo.chmod(0o755)
-            path = f"{sudo.parent}:{path}"
-        config.write_text(_CONFIG.format(port=self.port, folder=self.folder, more=self.more, path=path))
+            more += f"\nSetEnv PATH={sudo.parent}:{os.environ.get('PATH', os.defpath)}"
+        config.write_text(_CONFIG.format(port=self.port, folder=self.folder, more=more))
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # sshd of root refuses to start without
         program = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
