@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -281,8 +282,11 @@ class SshExec:
         channel = self._channel
         if not (channel.recv_ready() or channel.recv_stderr_ready()):
             self._poll.poll(max(0, int(timeout_s * 1000)))
-        out = channel.recv(1 << 20) if channel.recv_ready() else b""
-        err = channel.recv_stderr(1 << 16) if channel.recv_stderr_ready() else b""
+        try:
+            out = channel.recv(1 << 20) if channel.recv_ready() else b""
+            err = channel.recv_stderr(1 << 16) if channel.recv_stderr_ready() else b""
+        except SSHException as error:
+            raise LinkLost(str(error)) from error  # a read also tells the peer so: fails where a key exchange hangs
         if out or err:
             return out, err
         if not self._transport.is_active():
@@ -296,17 +300,13 @@ class SshExec:
     def exit_code(self, timeout_s: float) -> int | None:
         """See `transport.Exec`."""
         # Not recv_exit_status(): that waits without end.
-        if not self._channel.status_event.wait(timeout_s) or self._channel.exit_status < 0:
-            return None
-        return int(self._channel.exit_status)
+        known = self._channel.status_event.wait(timeout_s) and self._channel.exit_status >= 0
+        return int(self._channel.exit_status) if known else None
 
     def close(self) -> None:
         """See `transport.Exec`."""
-        try:
+        with suppress(Exception):  # a dead transport's channel may raise anything; it is closed all the same
             self._channel.close()
-        except Exception:
-            # A channel of a dead transport may raise anything; it is closed all the same.
-            pass
 
 
 class SshLink:
