@@ -92,14 +92,20 @@ class LiveProgress:
     def __call__(self, news: Progress) -> None:
         """Take the news; the next redraw shows it."""
         with self._lock:
-            board = news.board or EVERYBODY
-            old = self._lines.get(board)
-            since = old.since if old is not None and old.phase is news.phase else self._now()
-            self._lines[board] = _Line(news.phase, news.message, since)
+            for board in [news.board] if news.board else self._all():
+                old = self._lines.get(board)
+                since = old.since if old is not None and old.phase is news.phase else self._now()
+                self._lines[board] = _Line(news.phase, news.message, since)
             if news.wave is not None and news.waves is not None:
                 self._wave = f"wave {news.wave} of {news.waves}"
             if news.eta_s is not None:
                 self._end_at = self._now() + news.eta_s
+
+    def _all(self) -> list[str]:
+        """Whom news about all boards is about: every board but the lost ones; before any is known, one line for all."""
+        self._lines.pop(EVERYBODY, None)
+        known = [board for board, line in self._lines.items() if line.phase is not Phase.LOST]
+        return known if self._lines else [EVERYBODY]
 
     def __rich__(self) -> Table:
         """The table as it stands now."""

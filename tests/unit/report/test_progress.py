@@ -57,3 +57,18 @@ def test_the_live_table_shows_what_each_board_does_and_for_how_long() -> None:
     assert "0:12" in shown
     assert "58.0 -> 45.0 degC" in shown
     assert "measure" in shown
+
+
+def test_news_about_all_boards_shows_on_each_of_their_lines_but_not_on_a_lost_ones() -> None:
+    now = Now()
+    live = LiveProgress(now)
+    live(Progress(Phase.FACTS, "asking 2 boards"))
+    live(Progress(Phase.PREPARE, "logger", "king", 1, 2))
+    live(Progress(Phase.LOST, "no answer", "queen", 1, 2))
+    live(Progress(Phase.MEASURE, "load runs, 9 s left", None, 1, 2))
+    console = Console(file=io.StringIO(), width=100)
+    console.print(live.__rich__())
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith(("king", "queen", "all"))}
+    assert "load runs, 9 s left" in lines["king"]
+    assert "no answer" in lines["queen"]
