@@ -67,7 +67,7 @@ def test_a_board_cut_off_in_the_middle_costs_only_its_own_cells(bench: Bench) ->
             if "measure" in line:
                 break
         fleet.cut("queen")
-        out, err = process.communicate(timeout=400)
+        out, err = process.communicate(timeout=900)
     finally:
         fleet.mend("queen")
         if process.poll() is None:
