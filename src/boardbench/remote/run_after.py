@@ -5,22 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from . import gates, journal
+from .kept_steps import KeptSteps
 from .wire import Call
-
-
-class _Deaf:
-    """A call whose events nobody needs: the check says in its result what it saw."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self.steps: list[dict[str, Any]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
-
-    def event(self, event: str, /, **fields: Any) -> None:
-        if event == "step":
-            self.steps.append(fields)
 
 
 def settings(state: dict[str, Any], call: Call) -> dict[str, Any]:
@@ -33,7 +19,8 @@ def settings(state: dict[str, Any], call: Call) -> dict[str, Any]:
         return gates.evidence("settings", True, {"after_load": {"missing": "put back"}}, "they were put back since")
     from . import apply
 
-    deaf: Any = _Deaf(call)
+    # Nobody needs the events: the check says in its result what it saw.
+    deaf: Any = KeptSteps(call, tell=False)
     args = {"scope": state["scope"], "steps": steps, "check": True, "diff": False, "stop_on_failure": False}
     recap = apply.apply(args, deaf)["recap"]
     wrong = [step for step in deaf.steps if step.get("state") in ("changed", "failed")]

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import cooling_wait, gates, journal, leftovers, pagecache, run_units, services, stamps, strays
 from .failures import BAD_INPUT, RIG, Failure
+from .kept_steps import KeptSteps
 from .run_state import Run
 from .wire import Call
 
@@ -103,29 +104,13 @@ def _strays(harness: Any, scope: str, call: Call, manager: services.ServiceManag
     return gates.evidence("strays", not left, {"found": [stray.as_dict() for stray in found]}, "; ".join(left))
 
 
-class _Listening:
-    """A call whose events are kept too: `apply` tells per step what happened, its result only counts."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self.steps: list[dict[str, Any]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
-
-    def event(self, event: str, /, **fields: Any) -> None:
-        if event == "step":
-            self.steps.append(fields)
-        self._call.event(event, **fields)
-
-
 def _settings(steps: Any, scope: str, call: Call) -> dict[str, Any]:
     from . import apply
 
     if not isinstance(steps, list):
         raise Failure(BAD_INPUT, f"settings is {steps!r:.80}", "prepare", "a list of steps")
     call.phase("settings", f"making {len(steps)} setting(s)")
-    listening: Any = _Listening(call)
+    listening: Any = KeptSteps(call, tell=True)
     args = {"scope": scope, "steps": steps, "check": False, "diff": False, "stop_on_failure": True}
     recap = apply.apply(args, listening)["recap"]
     told = [{key: step.get(key) for key in ("id", "state", "changes", "message")} for step in listening.steps]

@@ -70,7 +70,7 @@ def test_offline_is_said_in_words_and_nothing_is_noted(tree: Tree, code: int) ->
     """apt shrugs off a server that it cannot reach: the update of the lists ends with 0."""
     tree.answer(QUERY, code=1)
     tree.answer(APT, "E: Unable to locate package xx\n", code=100)
-    words = "Err:1 http://deb.debian.org stable\n  Temporary failure resolving 'deb.debian.org'\nE: Failed to fetch\n"
+    words = "Err:1 http://mirror.example stable\n  Temporary failure resolving 'mirror.example'\nE: Failed to fetch\n"
     tree.answer([*packages._APT, "update"], words, code=code)
     with pytest.raises(Failure, match="Temporary failure resolving") as caught:
         package.apply({"names": ["xx"]}, tree.system())
