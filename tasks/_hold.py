@@ -66,7 +66,7 @@ def resume_matrix(rig: Any, folder: Path, matrix: str, hold: Hold, operator: Any
             folder,
             rig.inventory,
             matrix_path=matrix_file(matrix) if matrix else None,
-            open_door=lambda board: Door.open(board, rig.inventory.known_hosts),
+            open_door=lambda board: Door.open(board, rig.inventory.known_hosts, stay=True),
             on_progress=display,
             operator=operator,
             argv=["inv", *sys.argv[1:]],

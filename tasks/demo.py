@@ -23,12 +23,12 @@ def _measure(rig: Any, json: bool) -> tuple[dict[str, Any], int]:
     from boardbench.report.tables import print_report
     from boardbench.results.validate import validate
     from tasks._files import project_file
+    from tasks._playbooks import Options, apply_to
     from tasks.bench import run_matrix, summary
     from tasks.collect import collect_runs
-    from tasks.provision import run_playbook
 
     _heading(2, "provision: make the boards match playbooks/provision.yml")
-    code = run_playbook(rig, project_file("playbooks/provision.yml"), json=json, quiet=True)
+    code = apply_to(rig, project_file("playbooks/provision.yml"), Options(json=json, quiet=True))
     if code != ExitCode.OK:
         return {"failed": "provision"}, code
     _heading(3, f"bench --matrix {MATRIX}: actively cooled, then fanless")
@@ -64,14 +64,14 @@ def demo(c: Context, kind: str = "", time_scale: float = 0.0, json: bool = False
     from boardbench.virtual.fleet import Fleet
     from tasks._boards import open_rig
     from tasks._files import project_file
-    from tasks.provision import run_playbook
+    from tasks._playbooks import Options, apply_to
 
     _heading(1, "virtual boards: jetson, king, queen, jack (a fleet of the demo's own)")
     try:
         rig = open_rig("", "", fleet_name=FLEET, kind=kind, time_scale=time_scale)
         document, code = _measure(rig, json)
         _heading(7, "teardown: leave the boards as they were found, then stop them")
-        torn = run_playbook(rig, project_file("playbooks/teardown.yml"), json=json, quiet=True)
+        torn = apply_to(rig, project_file("playbooks/teardown.yml"), Options(json=json, quiet=True))
     finally:
         Fleet.open(FLEET).down()
     note("the virtual boards are stopped; nothing of them is left")

@@ -6,17 +6,17 @@ so nothing that a user or a board says is ever read by a shell. See `docs/archit
 
 from __future__ import annotations
 
-import os
 import shlex
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
 from boardbench import program
+from boardbench.blobs import pieces, send_blob
 from boardbench.errors import (
     BenchError,
     BugError,
@@ -28,6 +28,7 @@ from boardbench.errors import (
 )
 from boardbench.frames import Frames, NotTheProtocol, OutOfTime
 from boardbench.inventory import Board
+from boardbench.no_start import did_not_start
 from boardbench.ssh import SshLink
 from boardbench.transport import Exec, Link, LinkLost
 
@@ -37,9 +38,10 @@ _FAULTS: dict[str, type[BenchError]] = {
     "workload": WorkloadError,
     "bug": BugError,
 }
-_PIECE_BYTES = 256 * 1024
 # After a deadline: how long the board gets to say that the call has really ended.
 _PROOF_S = 10.0
+# A program that was kept is used again only within this time. The board's side waits twice as long for it.
+_KEPT_S = 30.0
 
 Events = Callable[[dict[str, object]], None]
 Data = Callable[[str, bytes], None]
@@ -61,26 +63,37 @@ def trust_command(board: Board) -> str:
 class Door:
     """A connection to one board and the calls over it, one at a time. `connections` and `execs` count what was used.
 
+    With `stay` the program on the board goes on from call to call, until one fails on the way or the door is closed;
+    without, each call is an exec of its own.
+
     Every error names the board: UnreachableError, HostKeyError, DeadlineError, RigError, or what the board reported.
     """
 
     def __init__(
-        self, board: Board, link: Link, *, app: program.Program | None = None, root: str | None = None
+        self,
+        board: Board,
+        link: Link,
+        *,
+        app: program.Program | None = None,
+        root: str | None = None,
+        stay: bool = False,
     ) -> None:
         self.board = board
+        self.stay = stay
         self.connections = 1
         self.execs = 0
         self._link = link
         self._app = app or program.build()
         # Only tests: the folder that plays the board's `/`.
         self._root = root
+        self._kept: tuple[Exec, Frames, float] | None = None
 
     @classmethod
-    def open(cls, board: Board, known_hosts: Path, *, deadline_s: float = 20.0) -> Door:
+    def open(cls, board: Board, known_hosts: Path, *, deadline_s: float = 20.0, stay: bool = False) -> Door:
         """Connects and authenticates within the deadline. The host key must be pinned in `known_hosts`."""
         trust = trust_command(board)
         link = SshLink.open(board.access, known_hosts, where=board.name, deadline_s=deadline_s, trust=trust)
-        return cls(board, link)
+        return cls(board, link, stay=stay)
 
     def __enter__(self) -> Door:
         return self
@@ -90,6 +103,9 @@ class Door:
 
     def close(self) -> None:
         """Ends the connection, and with it any call; may be called from another thread and more than once."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept[0].close()
         self._link.close()
 
     def call(
@@ -120,6 +136,20 @@ class Door:
         """One exec of the board's side."""
         self.execs += 1
         return self._link.start(exec_line(self._link.user), timeout_s)
+
+    def keep(self, running: Exec, frames: Frames) -> None:
+        """The program goes on: the next call may be its."""
+        self._kept = (running, frames, time.monotonic())
+
+    def kept(self, deadline_monotonic: float) -> tuple[Exec, Frames] | None:
+        """The program of the call before, if it still waits for this one. Raises LinkLost."""
+        if self._kept is None:
+            return None
+        (running, frames, since_s), self._kept = self._kept, None
+        if time.monotonic() - since_s < _KEPT_S and frames.renew(deadline_monotonic):
+            return running, frames
+        running.close()
+        return None
 
     def greeting(self) -> dict[str, object]:
         """The first message of every call: which program."""
@@ -181,6 +211,7 @@ class _Call:
         self._blobs = blobs
         self._on_event = on_event
         self._on_data = on_data
+        self._running: Exec | None = None
 
     def run(self, args: dict[str, object]) -> dict[str, object]:
         if self._deadline_s <= 0:
@@ -189,10 +220,13 @@ class _Call:
         last_resort = threading.Timer(self._deadline_s + 1.0, self._door.close)
         last_resort.daemon = True
         last_resort.start()
-        running: Exec | None = None
         try:
-            running = self._door.start(self._deadline_s)
-            return self._talk(running, args)
+            running, frames = self._ask_kept(args) or self._ask_anew(args)
+            last = self._listen(running, frames)
+            if last.get("stays") is True:
+                self._door.keep(running, frames)
+                self._running = None
+            return self._outcome(last)
         except LinkLost as error:
             if time.monotonic() >= self._deadline:
                 raise self._out_of_time() from error
@@ -205,26 +239,51 @@ class _Call:
             raise self._out_of_time() from error
         finally:
             last_resort.cancel()
-            if running is not None:
-                running.close()
+            if self._running is not None:
+                self._running.close()
 
-    def _talk(self, running: Exec, args: dict[str, object]) -> dict[str, object]:
+    def _ask_kept(self, args: dict[str, object]) -> tuple[Exec, Frames] | None:
+        """The program of the call before, asked; None without one, or when it ended before it had all of it."""
+        kept = self._door.kept(self._deadline)
+        if kept is None:
+            return None
+        self._running, frames = kept
+        try:
+            self._ask(frames, args)
+        except EOFError:
+            self._running.close()
+            self._running = None
+            return None
+        return kept
+
+    def _ask_anew(self, args: dict[str, object]) -> tuple[Exec, Frames]:
+        self._running = running = self._door.start(self._deadline_s)
         frames = Frames(running, self._deadline)
         try:
             frames.send(self._door.greeting())
             if self._first_event(frames).get("have") is not True:
-                frames.send_raw(_pieces(self._door.program_bytes))
+                frames.send_raw(pieces(self._door.program_bytes))
             self._ask(frames, args)
-            return self._listen(frames)
         except EOFError:
             self._ended_early(frames, running)
         except NotTheProtocol as error:
             self._no_protocol(frames, error)
+        return running, frames
+
+    def _outcome(self, last: dict[str, object]) -> dict[str, object]:
+        if last["event"] == "error":
+            raise self._reported(last)
+        value = last.get("value")
+        if not isinstance(value, dict):
+            raise BugError(f"`{self._verb}` gave no value", where=self._where)
+        return value
 
     def _ask(self, frames: Frames, args: dict[str, object]) -> None:
-        deadline_s = self._board_deadline_s()
+        request = {"call": self.id, "verb": self._verb, "deadline_s": self._board_deadline_s(), "args": args}
+        if self._door.stay:
+            request["stay"] = True
         try:
-            frames.send({"call": self.id, "verb": self._verb, "deadline_s": deadline_s, "args": args})
+            frames.send(request)
         except (TypeError, ValueError) as error:
             raise BugError(f"the arguments of `{self._verb}` cannot be sent: {error}", where=self._where) from error
 
@@ -241,53 +300,35 @@ class _Call:
         left_s = self._deadline - time.monotonic()
         return round(max(0.05, left_s - min(1.0, 0.1 * left_s)), 3)
 
-    def _listen(self, frames: Frames) -> dict[str, object]:
-        while True:
-            message = frames.message()
-            match message["event"]:
-                case "result":
-                    value = message.get("value")
-                    if not isinstance(value, dict):
-                        raise BugError(f"`{self._verb}` gave no value", where=self._where)
-                    return value
-                case "error":
-                    raise self._reported(message)
-                case "need":
-                    self._serve(frames, message)
-                case "ping":
-                    # The board compares clocks: nothing may come between reading ours and sending it.
-                    frames.send({"pong": time.time()})
-                case "data":
-                    self._data(frames, message)
-                case _ if self._on_event is not None:
-                    self._on_event(message)
+    def _listen(self, running: Exec, frames: Frames) -> dict[str, object]:
+        """The last message of the call: its result or its error."""
+        try:
+            while (message := frames.message())["event"] not in ("result", "error"):
+                self._hear(frames, message)
+            return message
+        except EOFError:
+            self._ended_early(frames, running)
+        except NotTheProtocol as error:
+            self._no_protocol(frames, error)
+
+    def _hear(self, frames: Frames, message: dict[str, object]) -> None:
+        match message["event"]:
+            case "need":
+                self._serve(frames, message)
+            case "ping":
+                # The board compares clocks: nothing may come between reading ours and sending it.
+                frames.send({"pong": time.time()})
+            case "data":
+                self._data(frames, message)
+            case _ if self._on_event is not None:
+                self._on_event(message)
 
     def _serve(self, frames: Frames, message: dict[str, object]) -> None:
         wanted = message.get("blobs")
         for sha in wanted if isinstance(wanted, list) else []:
             if sha not in self._blobs:
                 raise BugError(f"the board asks for a blob that nobody offered: {sha!r}", where=self._where)
-            blob = self._blobs[sha]
-            if isinstance(blob, bytes):
-                frames.send({"blob": sha, "bytes": len(blob)})
-                frames.send_raw(_pieces(blob))
-            else:
-                self._serve_file(frames, sha, blob)
-
-    def _serve_file(self, frames: Frames, sha: str, path: Path) -> None:
-        try:
-            with path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                frames.send({"blob": sha, "bytes": size})
-                left = size
-                while left:
-                    piece = file.read(min(left, _PIECE_BYTES))
-                    if not piece:
-                        raise InputError("became shorter while it was sent", where=str(path))
-                    left -= len(piece)
-                    frames.send_raw([piece])
-        except FileNotFoundError as error:
-            raise InputError("does not exist", where=str(path)) from error
+            send_blob(frames, str(sha), self._blobs[sha])
 
     def _data(self, frames: Frames, message: dict[str, object]) -> None:
         count = message.get("bytes")
@@ -333,7 +374,7 @@ class _Call:
         code = running.exit_code(1.0)
         said = frames.stderr_text()
         if not frames.messages:
-            raise _did_not_start(code, said, self._door.user, self._where)
+            raise did_not_start(code, said, self._door.user, self._where)
         killed = code is None or code > 128  # a shell between us and the program reports a signal so
         how = "by a signal" if code is None else f"by signal {code - 128}" if killed else f"with exit code {code}"
         raise RigError(
@@ -341,29 +382,3 @@ class _Call:
             where=self._where,
             transient=killed,
         )
-
-
-def _did_not_start(code: int | None, said: str, user: str, where: str) -> RigError:
-    last = said.splitlines()[-1] if said else ""
-    if "sudo:" in said and any(words in said for words in ("password is required", "terminal is required", "no tty")):
-        return RigError(
-            f"sudo asks user {user} for a password",
-            where=where,
-            advice=f"allow it without: `{user} ALL=(ALL) NOPASSWD: ALL` in /etc/sudoers.d/boardbench",
-        )
-    if "sudoers" in said or "not allowed to execute" in said:
-        return RigError(f"user {user} may not use sudo: {last}", where=where, advice="allow it in /etc/sudoers.d")
-    if code == 127 or "not found" in said:
-        missing = "sudo" if "sudo" in last and "python3" not in last else "python3"
-        return RigError(f"there is no {missing} on the board", where=where, advice=f"apt-get install {missing}")
-    how = "a signal" if code is None else f"exit code {code}"
-    return RigError(
-        f"the board's program did not start ({how})" + (f": {said[-400:]}" if said else ""),
-        where=where,
-        advice="" if said else f"can user {user} run commands there, and is the disk in order?",
-    )
-
-
-def _pieces(data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), _PIECE_BYTES):
-        yield data[start : start + _PIECE_BYTES]

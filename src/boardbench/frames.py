@@ -92,6 +92,19 @@ class Frames:
                 if not sent:
                     self._drain()
 
+    def renew(self, deadline_monotonic: float) -> bool:
+        """Ready for another call of the same program under a new deadline; False when it has ended or said something.
+
+        Nobody has asked it anything, so whatever it said belongs to nothing.
+        """
+        self._deadline = deadline_monotonic
+        self.stderr_tail = b""
+        try:
+            out, _ = self._exec.receive(0.0)
+        except EOFError:
+            return False
+        return not (out or self._buffer or self._at_end)
+
     def drain_to_end(self, timeout_s: float) -> None:
         """Reads on until the program ends or the time is over: its last words explain its end."""
         end = time.monotonic() + timeout_s

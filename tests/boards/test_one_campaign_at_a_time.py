@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import re
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +79,12 @@ def test_a_second_campaign_is_refused_and_names_who_holds_the_boards(lab: Lab) -
         held = {board: lease(lab, board)["lease"] for board in NPU}
         campaigns = {entry["campaign"] for entry in held.values()}
         assert len(campaigns) == 1
-        second = lab.run(*bench(lab, "--limit", "queen,jack"))
+        # It stands still meanwhile, so that it is not over before the second one has asked, however slow that is.
+        first.send_signal(signal.SIGSTOP)
+        try:
+            second = lab.run(*bench(lab, "--limit", "queen,jack"))
+        finally:
+            first.send_signal(signal.SIGCONT)
         assert first.poll() is None, "the first campaign was over too early to tell anything"
         assert second.code == 3, second.out
         lines = [line for line in second.err.splitlines() if line.startswith("inv: ")]

@@ -2,58 +2,26 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from boardbench.virtual.fleet import Fleet
 
-from .lab import Lab, recap_of, replaced
+from .lab import Lab, recap_of
 from .rig import BOARDS
+from .sshd_logs import SshdLogs, settled, talkative_logs
 
 pytestmark = pytest.mark.boards
 
 ONE_OF_EACH = {name: {"connections": 1, "execs": 1} for name in BOARDS}
 
 
-class SshdLogs:
-    """What the boards' sshd processes wrote since the last `mark`."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._paths = {name: lab.board_folder(name) / "board.log" for name in BOARDS}
-        self._seen = dict.fromkeys(BOARDS, 0)
-
-    def mark(self) -> None:
-        """From here on it counts."""
-        self._seen = {name: path.stat().st_size for name, path in self._paths.items()}
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Logins, and started sessions of any kind (command, shell, subsystem), by board."""
-        found = {}
-        for name, path in self._paths.items():
-            text = path.read_bytes()[self._seen[name] :].decode(errors="replace")
-            found[name] = {
-                "connections": len(re.findall(r"^Accepted publickey for pi ", text, re.MULTILINE)),
-                "execs": len(re.findall(r"^Starting session: ", text, re.MULTILINE)),
-            }
-        return found
-
-
 @pytest.fixture(scope="module")
 def talkative(bwrap_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdLogs]:
     """The boards' sshd logs, with every login and every session in them."""
-    lab = Lab(bwrap_fleet, tmp_path_factory.mktemp("lab"))
-    with ExitStack() as stack:
-        for name in BOARDS:
-            config = lab.board_folder(name) / "root/etc/ssh/sshd_config"
-            stack.enter_context(replaced(config, config.read_text() + "LogLevel VERBOSE\n", 0o644))
-        lab.reload_sshd(*BOARDS)
-        yield SshdLogs(lab)
-    lab.reload_sshd(*BOARDS)
+    yield from talkative_logs(Lab(bwrap_fleet, tmp_path_factory.mktemp("lab")))
 
 
 @pytest.fixture
@@ -68,14 +36,6 @@ def logs(lab: Lab, talkative: SshdLogs) -> SshdLogs:  # noqa: ARG001 - the lab i
     """Those logs from here on."""
     talkative.mark()
     return talkative
-
-
-def settled(logs: SshdLogs, wanted: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """The counts, when sshd has had the time to write them; more than wanted are never taken for wanted."""
-    until = time.monotonic() + 3
-    while logs.counts() != wanted and time.monotonic() < until:
-        time.sleep(0.05)
-    return logs.counts()
 
 
 def test_a_provision_costs_one_connection_and_one_exec_a_board_changed_or_not(lab: Lab, logs: SshdLogs) -> None:

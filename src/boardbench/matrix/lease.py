@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import math
-import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,32 +11,30 @@ from typing import Any
 from boardbench import crew
 from boardbench.errors import BenchError, DeadlineError, RigError, UnreachableError
 from boardbench.inventory import Board
+from boardbench.matrix.owner import Process, owner_name
+from boardbench.matrix.takeover import end_if_dead
 from boardbench.results.fetch import DoorLike
 
 CALL_S = 30.0
 
 
-def owner_name() -> str:
-    """Who holds the boards: the login name, or the user id where the system knows no name."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return f"uid {os.getuid()}"
-
-
 @dataclass(frozen=True)
 class Holder:
-    """In whose name boards are held. `steal_why`: take a board away from another campaign, for this reason."""
+    """In whose name boards are held. `steal_why`: take a board away from another campaign, for this reason.
+
+    `process`: the one that renews the hold, so that others on its machine can prove that it is gone.
+    """
 
     owner: str
     host: str
     campaign: str
     steal_why: str | None = None
+    process: Process | None = None
 
     @staticmethod
     def here(campaign: str, steal_why: str | None = None) -> Holder:
         """This user on this machine."""
-        return Holder(owner_name(), socket.gethostname(), campaign, steal_why)
+        return Holder(owner_name(), socket.gethostname(), campaign, steal_why, Process.here())
 
     def _call(self, door: DoorLike, action: str, ttl_s: float) -> Mapping[str, Any]:
         args: dict[str, object] = {"action": action, **self.heartbeat(ttl_s)}
@@ -80,6 +76,7 @@ class Holder:
             "host": self.host,
             "campaign": self.campaign,
             "ttl_s": float(math.ceil(ttl_s)),
+            **({} if self.process is None else {"process": self.process.as_dict()}),
         }
 
     def release(self, door: DoorLike) -> None:
@@ -113,8 +110,14 @@ class Taken:
         ]
 
 
-def take_all(holder: Holder, boards: Sequence[Board], ttl_s: float, open_door: Callable[[Board], DoorLike]) -> Taken:
-    """Hold all reachable boards, or none.
+def take_all(
+    holder: Holder,
+    boards: Sequence[Board],
+    ttl_s: float,
+    open_door: Callable[[Board], DoorLike],
+    say: Callable[[str, str], None] | None = None,
+) -> Taken:
+    """Hold all reachable boards, or none. `say(what, board)`: the hold of a dead controller was ended for it.
 
     A board that does not answer is given back as its error (it costs its own cells only). A board that another
     campaign holds, or any other refusal, gives all boards back and raises.
@@ -122,6 +125,16 @@ def take_all(holder: Holder, boards: Sequence[Board], ttl_s: float, open_door: C
 
     def take(board: Board) -> Mapping[str, Any] | None:
         with open_door(board) as door:
+            try:
+                return holder.take(door, board.name, ttl_s)
+            except (UnreachableError, DeadlineError):
+                raise
+            except RigError:
+                # Whoever gives a reason to take boards away is not asked for a proof, and the reason is what is kept.
+                if holder.steal_why or not (said := end_if_dead(door)):
+                    raise
+            if say is not None:
+                say(said, board.name)
             return holder.take(door, board.name, ttl_s)
 
     try:

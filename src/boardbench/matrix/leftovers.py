@@ -9,6 +9,8 @@ from typing import Any
 from boardbench import crew
 from boardbench.errors import BenchError, RigError
 from boardbench.inventory import Board
+from boardbench.matrix.owner import proof_of_death
+from boardbench.matrix.takeover import end_if_dead
 from boardbench.results.fetch import DoorLike
 
 CALL_S = 30.0
@@ -40,10 +42,11 @@ class Left:
 
     def says(self) -> str:
         """For people; empty when there is nothing to say."""
-        parts = []
+        proof = proof_of_death(self.holder) if self.holder is not None else ""
+        parts = [f"{proof}: the next bench, provision or teardown from here takes the board over"] if proof else []
         for scope, count in self.scopes.items():
             campaign = scope.removeprefix(CAMPAIGN)
-            if scope in self.of_the_dead:
+            if proof or scope in self.of_the_dead:
                 parts.append(
                     f"campaign {campaign} died and left {count} changed values: "
                     f"'./inv bench --resume {campaign}', the next bench or provision, or teardown puts them back"
@@ -81,17 +84,22 @@ def put_back(
 ) -> dict[str, BenchError]:
     """Puts back what dead campaigns left on boards that nobody holds, and says so; the errors, by board.
 
-    A board that a campaign holds is an error: whoever changes it now would spoil a run. With `check` it is only said.
+    A board that a campaign holds is an error (whoever changes it now would spoil a run), unless its controller is
+    proved to be dead. With `check` it is only said.
     """
 
     def work(board: Board) -> list[str]:
         with open_door(board) as door:
             left = look_through(door)
-            if left.holder is not None and not check:
-                raise _held(board, left)
+            ended = end_if_dead(door, left.lease, check=check)
+            lines = [ended] if ended else []
             if check:
-                return [f"would put back {count} values of {scope}" for scope, count in left.scopes.items()]
-            return [_restore(door, board, scope) for scope in left.of_the_dead]
+                return lines + [f"would put back {count} values of {scope}" for scope, count in left.scopes.items()]
+            if ended:
+                left = look_through(door)
+            if left.holder is not None:
+                raise _held(board, left)
+            return lines + [_restore(door, board, scope) for scope in left.of_the_dead]
 
     failed: dict[str, BenchError] = {}
     for name, outcome in crew.each(boards, work).items():

@@ -6,17 +6,17 @@ at every piece of news and never synced: after a crash of the machine nobody nee
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from boardbench.errors import InputError
 from boardbench.inventory import Access, Board
+from boardbench.matrix.owner import Process, proof_of_death
 from boardbench.matrix.progress import OnProgress, Phase, Progress
 from boardbench.results import store
 
@@ -24,7 +24,6 @@ NAME = "progress.json"
 SCHEMA_VERSION = 1
 WINDOW = (Phase.START, Phase.MEASURE)
 """Phases of a wave in which its boards are measured, or begin to be."""
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def address(access: Access) -> str:
@@ -105,34 +104,21 @@ class ProgressFile:
 
 def here() -> dict[str, Any]:
     """This process, so that another one can tell whether it still runs."""
-    pid = os.getpid()
-    return {"host": socket.gethostname(), "pid": pid, "start_ticks": start_ticks(pid), "boot_id": _boot_id()}
+    me = Process.here()
+    return {"host": socket.gethostname(), "process": None if me is None else me.as_dict()}
 
 
-def start_ticks(pid: int) -> int | None:
-    """When the process was started, in the kernel's ticks; None when there is no such process (or no /proc)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _boot_id() -> str | None:
-    try:
-        return BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return None
-
-
-def runs(controller: Mapping[str, Any], now: Callable[[], dict[str, Any]] = here) -> bool | None:
+def runs(controller: Mapping[str, Any]) -> bool | None:
     """Whether that controller still runs; None when it is on another machine, or this one cannot tell."""
-    mine = now()
-    if controller.get("host") != mine["host"] or controller.get("start_ticks") is None:
+    theirs, me = Process.of(controller.get("process")), Process.here()
+    if controller.get("host") != socket.gethostname() or theirs is None or me is None:
         return None
-    if controller.get("boot_id") != mine["boot_id"]:
+    if theirs.boot_id != me.boot_id:
+        return False  # the file lies on this machine, which has booted anew since
+    if proof_of_death(controller):
         return False
-    return bool(start_ticks(int(controller["pid"])) == controller["start_ticks"])
+    same = (theirs.pid_namespace, theirs.time_namespace) == (me.pid_namespace, me.time_namespace)
+    return True if same else None
 
 
 @dataclass(frozen=True)

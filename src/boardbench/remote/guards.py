@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 import threading
-import time
 
 from . import processes
 from .failures import RIG, Failure
 from .places import Places
 from .wire import Call
+
+# So long an answer may take to get through to a controller that does not read.
+SENDING_S = 10.0
 
 
 class Record:
@@ -60,11 +62,15 @@ def own_group() -> None:
 
 
 def watch_over(call: Call, record: Record) -> None:
-    """Starts the guards: deadline, end of the input, signals. Each ends the children and then this process."""
-    once = threading.Lock()
+    """Starts the guards: deadline, end of the input, signals. Each ends the children and then this process.
+
+    A call whose answer is on its way has ended by itself: then a guard only sees to it that the answer gets through.
+    """
 
     def end(answer: Failure | None) -> None:
-        if not once.acquire(blocking=False):
+        if not call.claim_end():
+            if not call.answered.wait(SENDING_S) and not call.ending.is_set():
+                os._exit(3)
             return
         call.ending.set()
         left = processes.end_family(Places(), os.getpid(), grace_s=1.0)
@@ -80,17 +86,26 @@ def watch_over(call: Call, record: Record) -> None:
         os._exit(3)
 
     def deadline() -> None:
-        time.sleep(call.remaining_s())
-        end(Failure(RIG, f"deadline: not done within {call.deadline_s:g} s", call.verb, transient=True))
+        if not call.answered.wait(call.remaining_s()):
+            end(Failure(RIG, f"deadline: not done within {call.deadline_s:g} s", call.verb, transient=True))
 
     def lost(why: str) -> None:
         try:
-            log(f"{why}; ending call {call.id}")
+            if not call.claimed():
+                log(f"{why}; ending call {call.id}")
         except OSError:
             pass  # the error stream was lost with the link: ending matters more than saying so
         end(None)
 
+    def told(number: int, _frame: object) -> None:
+        if call.answered.is_set():
+            os._exit(0)  # between two calls there is nothing to end
+        if call.claimed():
+            call.stays = False  # the answer gets through, and then it ends
+        else:
+            lost(f"signal {number}")
+
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda got, _frame: lost(f"signal {got}"))
+        signal.signal(number, told)
     for target in (deadline, lambda: call.serve_input(lost)):
         threading.Thread(target=target, daemon=True).start()

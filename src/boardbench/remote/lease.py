@@ -16,7 +16,7 @@ from .failures import BAD_INPUT, RIG, Failure
 from .places import Places
 from .wire import Call
 
-ACTIONS = ("take", "renew", "release", "show")
+ACTIONS = ("take", "renew", "release", "end", "show")
 MAX_TTL_S = 7 * 86400.0
 # How many earlier holds are remembered. Kept over reboots: who took a board away from whom must stay known.
 HISTORY_LINES = 50
@@ -26,7 +26,9 @@ SHOWN_LINES = 10
 def lease(args: dict[str, Any], call: Call) -> dict[str, Any]:
     """The verb: `{"held", "lease", "note"}`. Whoever may not take, renew or release gets a Failure `rig`.
 
-    `take` adds `taken_from` (a lease or null), `show` adds `left_s` and `history`, the last holds that ended.
+    `take` adds `taken_from` (a lease or null), `show` adds `left_s` and `history`, the last holds that ended. `end` is
+    for whoever has proved that the controller of exactly the hold `of` is dead: it adds `stopped`, the runs of that
+    campaign whose load still ran and was stopped.
     """
     action = args.get("action")
     if action not in ACTIONS:
@@ -35,7 +37,10 @@ def lease(args: dict[str, Any], call: Call) -> dict[str, Any]:
     with store.locked():
         if action == "show":
             return store.show()
-        who = {name: _text(args, name) for name in ("owner", "host", "campaign")}
+        if action == "end":
+            return _end(store, args, call)
+        who: dict[str, Any] = {name: _text(args, name) for name in ("owner", "host", "campaign")}
+        who["process"] = _process(args.get("process"))
         if action == "release":
             return store.release(who)
         ttl_s = args.get("ttl_s")
@@ -65,6 +70,42 @@ def _text(args: dict[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise Failure(BAD_INPUT, f"{name} is {value!r:.80}", "lease", "say who takes the board")
     return value
+
+
+def _process(value: Any) -> dict[str, Any] | None:
+    """Which process renews the hold, as it says of itself: kept word for word, for others on its machine."""
+    if value is None:
+        return None
+    good = isinstance(value, dict) and 0 < len(value) <= 8
+    if not good or not all(isinstance(part, (str, int)) and len(str(part)) <= 100 for part in value.values()):
+        raise Failure(BAD_INPUT, f"process is {value!r:.80}", "lease", "pid, start and namespaces of the holder")
+    return dict(value)
+
+
+def _end(store: Store, args: dict[str, Any], call: Call) -> dict[str, Any]:
+    """Under the lock. The loads are stopped first: one that runs on while the board is changed would look valid."""
+    of = args.get("of")
+    if not isinstance(of, dict) or not isinstance(of.get("process"), dict):
+        raise Failure(BAD_INPUT, f"of is {of!r:.80}", "lease", "the hold, with the process that is dead")
+    why, by = _text(args, "why"), _text(args, "by")
+    found, note = store.current()
+    if found is None:
+        return {"held": False, "lease": None, "note": note, "stopped": []}
+    if any(found.get(name) != of.get(name) for name in ("owner", "host", "campaign", "process")):
+        raise Failure(RIG, f"the board is now held by {describe(found)}", "lease", "wait for it", transient=True)
+    stopped = _stop_loads(str(found["campaign"]), call)
+    return dict(store.end(f"{why}; ended by {by}"), stopped=stopped)
+
+
+def _stop_loads(campaign: str, call: Call) -> list[str]:
+    from . import runs, staged
+
+    found = staged.staged({}, call)["runs"]
+    running = [str(run["run"]) for run in found if run["running"] and run["campaign"] == campaign]
+    for name in running:
+        call.phase("lease", f"stopping the load of {name}")
+        runs.finish({"run": name}, call)
+    return running
 
 
 class Store:
@@ -112,11 +153,11 @@ class Store:
             "held": found is not None,
             "lease": found,
             "note": note,
-            "left_s": None if found is None else round(self._left_s(found), 1),
+            "left_s": None if found is None else round(self.left_s(found), 1),
             "history": self._history()[-SHOWN_LINES:],
         }
 
-    def take(self, who: dict[str, str], ttl_s: float, steal_why: str) -> dict[str, Any]:
+    def take(self, who: dict[str, Any], ttl_s: float, steal_why: str) -> dict[str, Any]:
         """Takes a free board, or one's own again; with a reason also somebody else's, which is recorded."""
         found, note = self.current()
         taken_from = None
@@ -124,7 +165,7 @@ class Store:
             if not steal_why.strip():
                 raise Failure(
                     RIG,
-                    f"the board is held by {describe(found)}, {self._left_s(found):.0f} s left",
+                    f"the board is held by {describe(found)}, {self.left_s(found):.0f} s left",
                     "lease",
                     "wait for it; if that campaign is dead: ./inv bench ... --steal --why REASON",
                     transient=True,
@@ -144,7 +185,7 @@ class Store:
         }
         return dict(self._keep(value), taken_from=taken_from)
 
-    def renew(self, who: dict[str, str], ttl_s: float) -> dict[str, Any]:
+    def renew(self, who: dict[str, Any], ttl_s: float) -> dict[str, Any]:
         """One heartbeat. Only the holder can; a lease that has ended cannot be renewed, because work went unguarded."""
         found, note = self.current()
         if found is None:
@@ -152,21 +193,28 @@ class Store:
         if not _same(found, who):
             raise Failure(RIG, f"the board is now held by {describe(found)}", "lease", "stop this campaign")
         heartbeats = int(found.get("heartbeats", 0)) + 1
-        return self._keep(dict(found, expires_boottime_s=stamps.boottime_s() + ttl_s, heartbeats=heartbeats))
+        # A campaign that is gone on with is renewed by another process than the one that took the board.
+        beat = {"expires_boottime_s": stamps.boottime_s() + ttl_s, "heartbeats": heartbeats, "process": who["process"]}
+        return self._keep({**found, **beat})
 
-    def release(self, who: dict[str, str]) -> dict[str, Any]:
+    def release(self, who: dict[str, Any]) -> dict[str, Any]:
         """Gives the board back. Not held is a success; held by somebody else is not ours to release."""
         found, note = self.current()
         if found is not None and not _same(found, who):
             raise Failure(RIG, f"the board is held by {describe(found)}", "lease", "only the holder releases it")
-        self._remember_last("given back" if found is not None else note)
+        return self.end("given back" if found is not None else note, note)
+
+    def end(self, how: str, note: str = "") -> dict[str, Any]:
+        """Nobody holds the board any more; the history keeps `how`."""
+        self._remember_last(how)
         try:
             os.unlink(self._path)
         except FileNotFoundError:
             pass
         return {"held": False, "lease": None, "note": note}
 
-    def _left_s(self, found: dict[str, Any]) -> float:
+    def left_s(self, found: dict[str, Any]) -> float:
+        """For how many seconds this hold lasts without another heartbeat."""
         return max(0.0, float(found["expires_boottime_s"]) - stamps.boottime_s())
 
     def _history(self) -> list[dict[str, Any]]:
@@ -217,5 +265,5 @@ def describe(found: dict[str, Any]) -> str:
     return f"{found.get('owner')}@{found.get('host')} (campaign {found.get('campaign')})"
 
 
-def _same(found: dict[str, Any], who: dict[str, str]) -> bool:
+def _same(found: dict[str, Any], who: dict[str, Any]) -> bool:
     return all(found.get(name) == who[name] for name in ("owner", "host", "campaign"))

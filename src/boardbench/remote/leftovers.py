@@ -35,10 +35,12 @@ def settle(call: Call, *, check: bool) -> None:
     Both are told as `note` events. With `check` they are only told. Failure `rig` for a held board and for a value
     that cannot be put back.
     """
-    held, _ = lease.Store(call.places).current()
+    store = lease.Store(call.places)
+    held, _ = store.current()
     if held is not None and not check:
         advice = "changing the board now would spoil a run: wait for it (./inv lease)"
-        raise Failure(RIG, f"held by {lease.describe(held)}", "lease", advice, transient=True)
+        what = f"held by {lease.describe(held)}, {store.left_s(held):.0f} s left"
+        raise Failure(RIG, what, "lease", advice, transient=True)
     names = scopes_of_the_dead(call, f"{CAMPAIGN}{held['campaign']}" if held is not None else "")
     if check:
         for name in names:

@@ -1,4 +1,4 @@
-"""The start of the board's side: one request, one verb, one answer, in a deadline and never longer than the link."""
+"""The start of the board's side: per request one verb and one answer, in a deadline and never longer than the link."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ def _streams() -> tuple[int, int]:
 
 # The deadline's guard has been woken by then; ending stubborn children takes it about a second.
 GUARD_S = 10.0
+# A controller that has died without a word leaves no program behind for longer.
+IDLE_S = 60.0
 
 
 def check_request(request: dict[str, Any]) -> dict[str, Any]:
@@ -119,29 +121,47 @@ def run_verb(request: dict[str, Any], call: Call) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serves the one call that comes on standard input. `--root DIR` (tests): the board is that folder."""
+    """Serves the call that comes on standard input, and each that follows one which says that it will `stay`.
+
+    `--root DIR` (tests): the board is that folder.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     places = Places(arguments[1]) if arguments[:1] == ["--root"] and len(arguments) == 2 else Places()
     source, sink = _streams()
     # Whatever the login says: folders that are made on the way to a file are for all to read.
     os.umask(0o022)
-    reader, writer = Reader(source), Writer(sink)
+    reader = Reader(source)
     try:
         request = reader.message()
-        if request is None:
-            return 0
-        check_request(request)
-        own_group()
-        record = Record(places, str(request["call"]))
     except Failure as failure:
+        return _refuse(Writer(sink), failure)
+    code = 0
+    while request is not None:
+        writer = Writer(sink)  # one a call: what an ended call still says goes nowhere
+        try:
+            check_request(request)
+            own_group()
+            record = Record(places, str(request["call"]))
+        except Failure as failure:
+            return _refuse(writer, failure)
+        except OSError as error:
+            return _refuse(writer, _io_failure(error))
+        call = Call(request, reader, writer, places)
+        watch_over(call, record)
+        code = _serve(request, call, record)
+        request = call.next_request(IDLE_S) if call.stays else None
+        if request is None:
+            # Not a plain return: a guard that is blocked in a read must not keep the interpreter's end waiting.
+            os._exit(code)
+    return code
+
+
+def _refuse(writer: Writer, failure: Failure) -> int:
+    try:
         writer.send(dict(failure.fields(), event="error"), last=True)
-        return 1
-    except OSError as error:
-        writer.send(dict(_io_failure(error).fields(), event="error"), last=True)
-        return 1
-    call = Call(request, reader, writer, places)
-    watch_over(call, record)
-    return _serve(request, call, record)
+    except Failure as lost:
+        log(str(lost))
+    return 1
 
 
 def _serve(request: dict[str, Any], call: Call, record: Record) -> int:
@@ -156,19 +176,23 @@ def _serve(request: dict[str, Any], call: Call, record: Record) -> int:
         name, fields, code = "error", failure.fields(), 1
     else:
         name, fields, code = "result", {"value": value}, 0
-    if call.ending.is_set():
+    if not call.claim_end():
         # What the verb says now is only the echo of its children being ended. The guard answers and exits.
         time.sleep(10)
+        os._exit(3)
     record.remove()
+    if call.stays:
+        fields = dict(fields, stays=True)
     try:
         call.answer(name, fields)
     except Failure as failure:
         # The value itself cannot be sent (too long, not JSON): say that; or the link is gone, which is told to the log.
         log(str(failure))
+        call.stays = False
         try:
             call.answer("error", failure.fields())
         except Failure:
             pass
         code = 1
-    # Not a plain return: a guard that is blocked in a read must not keep the interpreter's end waiting.
-    os._exit(code)
+    call.answered.set()
+    return code

@@ -81,7 +81,8 @@ def purge(_args: dict[str, Any], call: Call) -> dict[str, Any]:
             raise Failure(RIG, f"not put back yet: {', '.join(left)}", "purge", "restore these scopes first")
         running = _running(places)
         if running:
-            raise Failure(RIG, f"still in use: {', '.join(running)}", "purge", "end the campaign first")
+            advice = "end the campaign first; a run that its controller did not live to fetch: ./inv collect"
+            raise Failure(RIG, f"still in use: {', '.join(running)}", "purge", advice)
         removed = []
         for path in (places.state, places.run):
             if os.path.lexists(path):

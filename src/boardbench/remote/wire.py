@@ -140,6 +140,11 @@ class Call:
         self.deadline_monotonic = time.monotonic() + self.deadline_s
         # Set by a guard (deadline, lost link): from then on the verb has no say any more.
         self.ending = threading.Event()
+        # The controller has more to ask: after the answer this program waits for the next request.
+        self.stays = request.get("stay") is True
+        self.answered = threading.Event()
+        self._end = threading.Lock()
+        self._next: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._reader = reader
         self._writer = writer
         self._wanted: list[str] = []
@@ -169,6 +174,25 @@ class Call:
     def answer(self, name: str, fields: dict[str, Any], *, wait_s: float = -1) -> bool:
         """The one `result` or `error` that ends the call. False when it had been given already."""
         return self._writer.send(dict(fields, event=name), last=True, wait_s=wait_s)
+
+    def claim_end(self) -> bool:
+        """Whether the caller is the first that ends the call: the verb's own end, or one of the guards."""
+        return self._end.acquire(blocking=False)
+
+    def claimed(self) -> bool:
+        """Whether somebody ends the call already."""
+        return self._end.locked()
+
+    def next_request(self, wait_s: float) -> dict[str, Any] | None:
+        """After the answer: what the controller asks next, or None when it has gone or is silent for so long."""
+        until = time.monotonic() + wait_s
+        while time.monotonic() < until:
+            try:
+                # In slices: a signal that another thread got is heard by this one only when it wakes.
+                return self._next.get(timeout=0.5)
+            except queue.Empty:
+                continue
+        return None
 
     def blob_path(self, sha256: str) -> str:
         """Where the blob lies, or would lie."""
@@ -212,22 +236,30 @@ class Call:
         return answer
 
     def serve_input(self, on_lost: Callable[[str], None]) -> None:
-        """The input thread: takes the blobs that were asked for, until the input ends; then `on_lost(why)`."""
+        """The input thread: takes the blobs that were asked for, until the input ends; then `on_lost(why)`.
+
+        The next request ends it too: whoever serves that one reads on.
+        """
         try:
             while True:
                 message = self._reader.message()
                 if message is None:
+                    self._next.put(None)
                     return on_lost("the input ended")
+                if self.stays and "call" in message and self.claimed():
+                    return self._next.put(message)
                 self._take(message)
         except Failure as failure:
             # After this no byte can be trusted: whoever waits for a blob learns why, and the call ends.
             self._arrived.put(failure)
             self._pongs.put(failure)
+            self._next.put(None)
             on_lost(failure.what)
         except OSError as error:
             lost = Failure(RIG, f"the link is lost: {error.strerror}", "wire", transient=True)
             self._arrived.put(lost)
             self._pongs.put(lost)
+            self._next.put(None)
             on_lost(f"the link is lost: {error.strerror}")
 
     def _take(self, message: dict[str, Any]) -> None:

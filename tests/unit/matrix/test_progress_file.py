@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,18 +100,16 @@ def test_a_disk_that_is_full_is_said_once_and_stops_no_campaign(folder: Path, mo
     assert heard == ["status cannot follow this campaign: No space left on device", "a", "b"]
 
 
-def test_whether_the_controller_lives_is_known_by_pid_start_and_boot() -> None:
+def test_whether_the_controller_lives_is_known_by_its_process() -> None:
     mine = progress_file.here()
+    process = mine["process"]
     assert progress_file.runs(mine) is True
-    assert progress_file.runs({**mine, "start_ticks": mine["start_ticks"] + 1}) is False
-    assert progress_file.runs({**mine, "boot_id": "another"}) is False
+    earlier = {**process, "start_time_ticks": process["start_time_ticks"] - 1}
+    assert progress_file.runs({**mine, "process": earlier}) is False
+    assert progress_file.runs({**mine, "process": {**process, "boot_id": "another"}}) is False
+    assert progress_file.runs({**mine, "process": {**process, "pid_namespace": "another"}}) is None
     assert progress_file.runs({**mine, "host": "another"}) is None
-    assert progress_file.runs({**mine, "start_ticks": None}) is None
-    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
-        ticks = progress_file.start_ticks(child.pid)
-        child.wait()
-    if ticks is not None:
-        assert progress_file.runs({**mine, "pid": child.pid, "start_ticks": ticks}) is False
+    assert progress_file.runs({**mine, "process": None}) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"controller": 1}', '{"news": {"phase": 1}}'])
@@ -140,4 +136,4 @@ def test_a_campaign_leaves_no_progress_behind_and_tells_its_window(bench: Any, f
     assert not (outcome.path / progress_file.NAME).exists()
     assert progress_file.NAME not in (outcome.path / "MANIFEST.sha256").read_text()
     assert json.loads((outcome.path / "verdict.json").read_text())["warnings"] is not None
-    assert progress_file.here()["pid"] == os.getpid()
+    assert progress_file.here()["process"]["pid"] == os.getpid()

@@ -173,3 +173,69 @@ def test_of_many_who_take_at_once_one_gets_it(call: FakeCall) -> None:
     assert len(got) == 1
     assert len(refused) == 11
     assert all(f"held by {got[0]}@h" in what for what in refused)
+
+
+DEAD = {"pid": 4711, "start_time_ticks": 12, "boot_id": "b", "pid_namespace": "pid:[1]", "time_namespace": "time:[2]"}
+PROOF = {"why": "its controller, process 4711 of this machine, is gone", "by": "bob@desk"}
+
+
+def test_a_hold_whose_controller_is_dead_is_ended_and_the_history_says_by_whom(call: FakeCall) -> None:
+    do(call, "take", ADA, process=DEAD)
+    ended = do(call, "end", of={**ADA, "process": DEAD}, **PROOF)
+    assert (ended["held"], ended["stopped"]) == (False, [])
+    assert do(call, "show")["history"][-1]["how"] == f"{PROOF['why']}; ended by bob@desk"
+    assert do(call, "take", BOB)["held"]
+
+
+def test_the_loads_of_the_dead_campaign_that_still_run_are_finished_first_and_no_others(
+    call: FakeCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str, campaign: str, running: bool) -> dict[str, Any]:
+        return {"run": name, "campaign": campaign, "running": running}
+
+    found = [run("a", "c-1", True), run("b", "c-1", False), run("c", "c-2", True)]
+    finished: list[tuple[str, bool]] = []
+
+    def finish(args: dict[str, Any], _call: Any) -> dict[str, Any]:
+        held = (Path(call.places.run) / "lease.json").exists()
+        finished.append((args["run"], held))
+        return {}
+
+    monkeypatch.setattr("boardbench.remote.staged.staged", lambda _args, _call: {"runs": found})
+    monkeypatch.setattr("boardbench.remote.runs.finish", finish)
+    do(call, "take", ADA, process=DEAD)
+    assert do(call, "end", of={**ADA, "process": DEAD}, **PROOF)["stopped"] == ["a"]
+    assert finished == [("a", True)], "the board is held until its load is stopped"
+
+
+def test_a_hold_that_another_process_renews_by_now_is_not_ended(call: FakeCall) -> None:
+    """Somebody goes on with the campaign between the proof and the end: that controller lives."""
+    do(call, "take", ADA, process=DEAD)
+    do(call, "renew", ADA, process=dict(DEAD, pid=4712))
+    with pytest.raises(Failure, match="now held by ada@desk"):
+        do(call, "end", of={**ADA, "process": DEAD}, **PROOF)
+    assert do(call, "show")["held"]
+    do(call, "take", ADA, process=dict(DEAD, pid=4713))
+    assert do(call, "show")["lease"]["process"]["pid"] == 4713
+
+
+def test_a_hold_that_has_gone_by_itself_is_no_trouble_to_end(call: FakeCall) -> None:
+    assert do(call, "end", of={**ADA, "process": DEAD}, **PROOF)["held"] is False
+
+
+@pytest.mark.parametrize("bad", [{"of": None}, {"of": ADA}, {"of": {**ADA, "process": None}}, {"why": " "}, {"by": ""}])
+def test_only_a_hold_that_names_its_process_can_be_ended_and_only_with_the_proof(
+    call: FakeCall, bad: dict[str, Any]
+) -> None:
+    do(call, "take", ADA)
+    with pytest.raises(Failure) as error:
+        do(call, "end", **{"of": {**ADA, "process": DEAD}, **PROOF, **bad})
+    assert error.value.fault == "bad-input"
+    assert do(call, "show")["held"]
+
+
+@pytest.mark.parametrize("process", [[], {}, {"pid": [1]}, {"pid": "x" * 101}, {f"f{n}": 1 for n in range(9)}])
+def test_a_process_that_is_none_is_bad_input(call: FakeCall, process: Any) -> None:
+    with pytest.raises(Failure) as error:
+        do(call, "take", ADA, process=process)
+    assert error.value.fault == "bad-input"
