@@ -41,11 +41,20 @@ class Met:
 def meet(
     boards: Sequence[Board], open_door: Callable[[Board], DoorLike], payloads: Sequence[Payload] = ()
 ) -> tuple[dict[str, Met], dict[str, BenchError]]:
+    """As `ask_all`, and raises when no board is fit."""
+    met, lost = ask_all(boards, open_door, payloads)
+    if not met:
+        raise next(iter(lost.values()))
+    return met, lost
+
+
+def ask_all(
+    boards: Sequence[Board], open_door: Callable[[Board], DoorLike], payloads: Sequence[Payload] = ()
+) -> tuple[dict[str, Met], dict[str, BenchError]]:
     """Facts of all boards at once: those that answered, and the errors of those that did not.
 
     The boards must have `payloads` just as they are here. A board that is not fit (no answer, another host key, sudo
-    that asks) costs only its own cells. Raises when none is fit, WrongBoardError, and errors that are not
-    the rig's.
+    that asks) costs only its own cells. Raises WrongBoardError, and errors that are not the rig's.
     """
 
     def ask(board: Board) -> Met:
@@ -69,8 +78,6 @@ def meet(
             raise outcome
         else:
             met[name] = outcome
-    if not met:
-        raise next(iter(lost.values()))
     return met, lost
 
 

@@ -69,6 +69,20 @@ class Recovery:
         """For these boards, with the switches that the inventory gives them. Raises InputError."""
         return Recovery(boards, {name: power_of(board) for name, board in boards.items()}, open_door, notes, tell)
 
+    def can_help(self, name: str, error: BenchError) -> bool:
+        """Whether this is a board that is lost or hangs, that has a switch, and that is not given up."""
+        return _loss(error) is not None and self.switches[name] is not None and name not in self.quarantined
+
+    def patience_s(self, name: str) -> float:
+        """The most that looking again and one cycle of this board take."""
+        off_s, boot_s = self._pauses(self.boards[name])
+        return LOOK_AGAIN_S + off_s + boot_s
+
+    @staticmethod
+    def _pauses(board: Board) -> tuple[float, float]:
+        options = board.power.options if board.power else {}
+        return float(str(options.get("off_s", OFF_S))), float(str(options.get("boot_s", BOOT_S)))
+
     def after(self, outcomes: Mapping[str, object]) -> dict[str, str]:
         """Take a wave's outcomes (by board) into account, bring back whom it can; all that are in quarantine now.
 
@@ -105,8 +119,7 @@ class Recovery:
 
     def _cycle(self, board: Board, switch: Switch, why: str) -> None:
         """Off, a pause for the capacitors, on, and wait until it answers."""
-        options = board.power.options if board.power else {}
-        off_s, boot_s = (float(str(options.get(k, d))) for k, d in (("off_s", OFF_S), ("boot_s", BOOT_S)))
+        off_s, boot_s = self._pauses(board)
         self.tell(f"cutting the power for {off_s:g} s: {why}", board.name)
         self.notes.note("power-cycle", board=board.name, why=why, off_s=off_s)
         try:
