@@ -5,11 +5,8 @@ Unlike the virtual inventory this one never starts a board by itself, so a board
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,9 +23,9 @@ from boardbench.playbook.recap import Outcome
 from boardbench.virtual import links, processes
 from boardbench.virtual.fleet import Fleet
 
+from ..command_line import Done, environment, start
 from .rig import BOARDS, TIME_SCALE
 
-PROJECT = Path(__file__).resolve().parents[2]
 OTHERS = ("jetson", "king", "jack")
 # A fan that is always on.
 COOLING = "    cooling: {driver: command, active: ['true'], fanless: ['false'], read: [echo, active]}"
@@ -41,21 +38,6 @@ steps:
   - directory: {{path: /etc/bench-faults, mode: "0755"}}
   - file: {{path: /etc/bench-faults/name, content: "${{board}}\\n", mode: "0644"}}
 {more}"""
-
-
-@dataclass(frozen=True)
-class Done:
-    """A finished `inv`."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The last JSON document on stdout."""
-        last: dict[str, Any] = json.loads(self.out.strip().splitlines()[-1])
-        return last
 
 
 @dataclass
@@ -127,21 +109,7 @@ class Lab:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """The command line, running."""
-        environment = {
-            **os.environ,
-            "XDG_STATE_HOME": str(self.folder / "state"),
-            "BOARDBENCH_RESULTS": str(self.folder / "results"),
-            "LC_ALL": "C.UTF-8",
-        }
-        return subprocess.Popen(
-            [sys.executable, "-m", "tasks", *words],
-            cwd=PROJECT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return start(words, environment(self.folder / "state", self.folder / "results"))
 
     def finished(self, process: subprocess.Popen[str], timeout_s: float = 60.0) -> Done:
         """Waits for its end. It must never show a traceback."""

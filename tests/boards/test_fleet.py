@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,3 +219,32 @@ def test_faults_reach_the_board(fleet: Fleet) -> None:
     deadline = time.monotonic() + 5
     while ssh(fleet, "king", f"cat {path}").code != 0:
         assert time.monotonic() < deadline, "the fault did not end"
+
+
+def conversations(fleet: Fleet) -> set[tuple[str, str]]:
+    """Both ends of every connection with a board that the host's kernel still knows, also of one that just ended."""
+    ours = {f"{int.from_bytes(socket.inet_aton(at.host), sys.byteorder):08X}:" for at in fleet.access().values()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {(row[1], row[2]) for row in rows if row[3] != "0A" and (row[1][:9] in ours or row[2][:9] in ours)}
+
+
+def test_looking_at_a_fleet_and_opening_one_that_is_up_sends_nothing_to_a_board(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board may be measured now. What the command line does before it asks a board itself is all here."""
+    from tasks._boards import open_rig
+
+    (tmp_path / "boardbench").mkdir()
+    (tmp_path / "boardbench" / "fleets").symlink_to(fleet.folder.parent)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    inventory = tmp_path / "fleet.yml"
+    lines = [f"virtual: {{name: {fleet.name}, kind: {fleet.name}, time_scale: {TIME_SCALE:g}}}", "boards:"]
+    lines += [f"  {name}: {{kind: {kind}}}" for name, kind in BOARDS.items()]
+    inventory.write_text("\n".join(["version: 1", *lines]))
+    before = conversations(fleet)
+    assert {board.state for board in fleet.status().boards.values()} == {"up"}
+    opened = {board.name: board.access.host for board in open_rig(str(inventory), "").boards}
+    assert opened == {name: at.host for name, at in fleet.access().items()}
+    assert conversations(fleet) - before == set()
+    assert ssh(fleet, "king", "true").code == 0
+    assert conversations(fleet) - before != set(), "this test would not see a connection"

@@ -20,8 +20,8 @@ import pytest
 from boardbench import locations
 from boardbench.virtual.fleet import Fleet
 
+from ..command_line import PROJECT
 from . import rig
-from .lab import PROJECT
 
 pytestmark = pytest.mark.boards
 

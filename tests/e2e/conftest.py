@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
-
-
-@dataclass(frozen=True)
-class Done:
-    """A finished command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The last JSON document on stdout."""
-        last: dict[str, Any] = json.loads(self.out.strip().splitlines()[-1])
-        return last
+from ..command_line import Done, environment, start
 
 
 @dataclass(frozen=True)
@@ -42,24 +23,11 @@ class Bench:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "XDG_STATE_HOME": str(self.state),
-            "BOARDBENCH_RESULTS": str(self.results),
-            "LC_ALL": "C.UTF-8",
-        }
+        return environment(self.state, self.results)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """The command, running."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "tasks", *words],
-            cwd=PROJECT,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return start(words, self.environment)
 
     def inv(self, *words: str, timeout_s: float = 300.0) -> Done:
         """The command, finished."""

@@ -91,3 +91,39 @@ def test_the_list_names_every_verb_once_with_its_first_line(bench: Bench) -> Non
     for name in ("demo", "provision", "bench", "collect", "validate", "report", "teardown", "boards", "boards.trust",
                  "status", "audit", "virtual.up", "virtual.down", "virtual.status", "virtual.fit", "test"):  # fmt: skip
         assert [line for line in done.out.splitlines() if line.startswith(f"  {name} ")], name
+
+
+def test_a_secret_of_the_inventory_gets_into_no_message(bench: Bench, tmp_path: Path) -> None:
+    value = "Tr0ub4" + "dor-77"
+    path = tmp_path / "lab.yml"
+    path.write_text(GOOD_INVENTORY.replace("version: 1", f"version: 1\nvars: {{wifi_psk: {value}}}"), encoding="utf-8")
+    done = bench.inv("plan", "--matrix", "thermal", "--limit", value, "-i", str(path), "--json")
+    assert done.code == 2
+    assert value not in done.out + done.err
+    assert "no board or group '***'" in done.err
+    (tmp_path / "workload.log").write_text(f"joined with {value}\n", encoding="utf-8")
+    found = bench.inv("audit", str(tmp_path / "workload.log"), "-i", str(path))
+    assert (found.code, value in found.out) == (1, False)
+    assert "workload.log:1: the secret of inventory lab.yml" in found.out
+
+
+def test_a_plan_says_everything_that_it_will_do_and_cost(bench: Bench) -> None:
+    done = bench.inv("plan", "--matrix", "capacity-ladder", "--set", "king_mhz=2208,600")
+    assert done.code == 0, done.err
+    for words in (
+        "restricted to king_mhz=2208,600",
+        "active-king600",
+        "guard of king, queen, jack",
+        "gates: ",
+        "bytes to push",
+    ):
+        assert words in done.out
+    assert "about 0:" in done.out
+
+
+def test_globs_of_cells_that_name_nothing_are_told(bench: Bench) -> None:
+    for glob in ("zz*", ","):
+        done = bench.inv("bench", "--matrix", "thermal", "--list-cells", "--cells", glob)
+        assert done.code == 2, done.out
+        assert one_line(done.err)
+        assert "--list-cells shows all" in done.err

@@ -6,6 +6,7 @@ a service that ended by itself, and no limits.
 
 from __future__ import annotations
 
+import abc
 import glob
 import os
 import re
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from . import processes
+from . import detached, processes, transient
 from .failures import BAD_INPUT, RIG, Failure
 from .places import Places
 
@@ -96,7 +97,7 @@ def _is_script(path: str) -> bool:
     return first.startswith(b"#!") and b"python" in first
 
 
-class ServiceManager:
+class ServiceManager(abc.ABC):
     """What we need from a service manager; `kind` says which it is."""
 
     kind = NONE
@@ -167,22 +168,24 @@ class ServiceManager:
         self.reload()
         self._forget(unit)
 
+    @abc.abstractmethod
     def processes(self, unit: str) -> list[int]:
         """The living processes of a unit, children of children included."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def unit_of(self, pid: int) -> str | None:
         """The service that a process belongs to, or None."""
-        raise NotImplementedError
 
     def _properties(self) -> tuple[str, ...]:
         return ("LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID")
 
+    @abc.abstractmethod
     def _state(self, shown: dict[str, str]) -> UnitState:
-        raise NotImplementedError
+        """What was shown, as a state."""
 
+    @abc.abstractmethod
     def _forget(self, unit: str) -> None:
-        raise NotImplementedError
+        """Makes the manager drop what it remembers of a unit that is gone."""
 
     def _run(self, arguments: list[str], timeout_s: float, check: bool = True) -> str:
         try:
@@ -283,6 +286,20 @@ class Replacement(ServiceManager):
 
     def reload(self) -> None:
         """Nothing to do: it reads the unit files every time."""
+
+    def start(self, unit: str) -> None:
+        """For a unit of ours the replacement is not asked: it takes 0.4 s for what systemd does in a moment."""
+        command = transient.command_of(os.path.join(self._places.units_runtime, check_unit_name(unit)))
+        if command is None:
+            return super().start(unit)
+        if self.state(unit).active:
+            return None
+        try:
+            pid = detached.start(command.argv, ENVIRONMENT, command.log)
+        except OSError as error:
+            raise Failure(RIG, f"{unit} cannot be started: {error.strerror}", command.argv[0]) from error
+        transient.note_pid(self._places.at("/run"), unit, pid)
+        return None
 
     def show(self, unit: str) -> dict[str, str]:
         """For a unit of ours the replacement is not asked: it takes a quarter of a second to read two small files."""

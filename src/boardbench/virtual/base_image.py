@@ -57,7 +57,6 @@ MASKED_UNITS = (
     "systemd-update-utmp.service",
     "systemd-update-utmp-runlevel.service",
 )
-_DEFAULT_MIRROR = "http://deb.debian.org/debian"
 _DEFAULT_SUITE = "bookworm"
 _MINIMUM_FREE_BYTES = 1_000_000_000
 
@@ -66,7 +65,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what is in the tree. Two recipes with the same key make the same tree."""
+    """All that decides what is in the tree. Two recipes with the same key make the same tree.
+
+    `mirror` is the host's own, from its apt sources; empty: the one that debootstrap knows for the suite.
+    """
 
     suite: str
     mirror: str
@@ -88,11 +90,8 @@ def recipe_for_host(etc: Path = Path("/etc")) -> Recipe:
     distribution = release.get("ID", "")
     suite = release.get("VERSION_CODENAME", "")
     if distribution not in ("debian", "ubuntu") or not suite:
-        return Recipe(_DEFAULT_SUITE, _DEFAULT_MIRROR, "main")
-    mirror = _host_mirror(etc / "apt", suite)
-    if distribution == "ubuntu":
-        return Recipe(suite, mirror or "http://archive.ubuntu.com/ubuntu", "main,universe")
-    return Recipe(suite, mirror or _DEFAULT_MIRROR, "main")
+        return Recipe(_DEFAULT_SUITE, "", "main")
+    return Recipe(suite, _host_mirror(etc / "apt", suite), "main,universe" if distribution == "ubuntu" else "main")
 
 
 def _os_release(path: Path) -> dict[str, str]:
@@ -118,8 +117,8 @@ def parse_apt_sources(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _host_mirror(apt: Path, suite: str) -> str | None:
-    """The mirror that the host itself takes `suite` from, or None."""
+def _host_mirror(apt: Path, suite: str) -> str:
+    """The mirror that the host itself takes `suite` from; empty when it does not say."""
     folder = apt / "sources.list.d"
     files = [apt / "sources.list", *sorted(folder.glob("*.list")), *sorted(folder.glob("*.sources"))]
     for file in files:
@@ -128,7 +127,7 @@ def _host_mirror(apt: Path, suite: str) -> str | None:
         for mirror, its_suite in parse_apt_sources(file.read_text(encoding="utf-8", errors="replace")):
             if its_suite == suite and mirror.startswith(("http://", "https://", "file:/")):
                 return mirror
-    return None
+    return ""
 
 
 def image_path(cache: Path, recipe: Recipe) -> Path:
@@ -174,7 +173,8 @@ def _build(tree: Path, recipe: Recipe, on_progress: Progress) -> None:
     partial = Path(tempfile.mkdtemp(prefix=f"{recipe.key}.partial-", dir=images))
     try:
         target = partial / "tree"
-        on_progress(f"building the base image ({recipe.suite} from {recipe.mirror}), about two minutes, once")
+        source = recipe.mirror or "debootstrap's own mirror"
+        on_progress(f"building the base image ({recipe.suite} from {source}), about two minutes, once")
         _debootstrap(target, recipe, log, on_progress)
         _make_neutral(target, recipe)
         (partial / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1, sort_keys=True) + "\n")
@@ -194,7 +194,7 @@ def _debootstrap(target: Path, recipe: Recipe, log: Path, on_progress: Progress)
         f"--include={','.join(recipe.packages)}",
         recipe.suite,
         str(target),
-        recipe.mirror,
+        *([recipe.mirror] if recipe.mirror else []),
     ]
     # Its own mount and pid namespace: whatever a build mounts or starts ends with it, also when it is interrupted.
     argv = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", *argv]

@@ -119,7 +119,7 @@ class Fleet:
             self._clear(self._settings())
 
     def status(self) -> FleetStatus:
-        """What is up now. A board is `broken` when its processes run and its ssh does not answer."""
+        """What is up now. A board is `broken` when its processes run and no sshd of it takes connections."""
         settings = self._settings()
         if settings is None:
             return FleetStatus(self.name, "", "not started", 0.0, "none", {})

@@ -1,14 +1,21 @@
-"""Faults of the link to a board: its sshd stops answering, whatever it is doing, while the board runs on."""
+"""The link to a board as the host's kernel tells it, and its faults: a sshd that stands still while the board runs on.
+
+Nothing here sends a byte to a board: who looks at one that is being measured must not disturb it.
+"""
 
 from __future__ import annotations
 
 import signal
+import socket
+import sys
 from pathlib import Path
 
 from boardbench.virtual import processes
 from boardbench.virtual.processes import Mark
 
 _ROUNDS = 3
+_TCP = Path("/proc/net/tcp")
+_LISTENS = "0A"
 
 
 def sshd_processes(supervisor_pid: int) -> list[Mark]:
@@ -37,3 +44,14 @@ def is_cut(supervisor_pid: int) -> bool:
     """Whether the listener of the board is stopped."""
     found = sshd_processes(supervisor_pid)
     return bool(found) and processes.state(found[0].pid) == "T"
+
+
+def listener(address: str, port: int) -> str:
+    """The kernel's number of the socket that takes connections on this IPv4 address; empty when there is none.
+
+    Boards share the host's network, so the host sees it; a server that starts anew gets another number.
+    """
+    # The kernel prints the four bytes as one number of this machine.
+    here = f"{int.from_bytes(socket.inet_aton(address), sys.byteorder):08X}:{port:04X}"
+    rows = (line.split() for line in _TCP.read_text(encoding="ascii").splitlines()[1:])
+    return next((row[9] for row in rows if row[1] == here and row[3] == _LISTENS), "")

@@ -27,7 +27,7 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True)
 class BoardStatus:
-    """What a virtual board is now. `state` is up, down or broken (it runs, and its ssh does not answer).
+    """What a virtual board is now. `state` is up, down or broken (it runs, and no sshd of it takes connections).
 
     `pid` is the host's pid of the board's supervisor; `boot_id` and `uptime_s` are None when it is down. `cut` tells
     that its link was cut on purpose (see `Fleet.cut`); such a board counts as up.
@@ -86,9 +86,14 @@ class Machine:
         # Who compares fingerprints on the board itself reads this file.
         public = self.shown_key.with_name(self.shown_key.name + ".pub")
         write_whole(root / "etc/ssh/host_key.pub", public.read_text(encoding="ascii"))
-        listener = links.sshd_processes(supervisor.pid)[0]
-        processes.send(listener, signal.SIGHUP)
-        self._await_key(public.read_text(encoding="ascii").split()[1], time.monotonic() + 10.0)
+        before = links.listener(self.address, self.port)
+        processes.send(links.sshd_processes(supervisor.pid)[0], signal.SIGHUP)
+        deadline = time.monotonic() + 10.0
+        # Not by the key alone: the old listener's children read the new key too, and then nobody listens for a moment.
+        while links.listener(self.address, self.port) in ("", before):
+            self._raise_if_dead_or_late(deadline)
+            time.sleep(_POLL_S)
+        self._await_key(public.read_text(encoding="ascii").split()[1], deadline)
 
     def supervisor(self) -> Mark | None:
         """The running supervisor; None when the board is down."""
@@ -184,12 +189,13 @@ class Machine:
         return nspawn.boot_id(init) if init is not None else None
 
     def status(self) -> BoardStatus:
-        """What the board is now."""
+        """What the board is now, by its processes alone: it may be measured, so nothing is sent to it."""
         supervisor = self.supervisor()
         if supervisor is None:
             return BoardStatus("down", None, self.address, self.port, None, None)
         cut = links.is_cut(supervisor.pid)
-        state = "up" if cut or self.answers(timeout_s=_BANNER_TIMEOUT_S) else "broken"
+        serves = links.sshd_processes(supervisor.pid) and links.listener(self.address, self.port)
+        state = "up" if cut or serves else "broken"
         boot = _read_json(self.folder / STATE_FILE)
         began = boot.get("started_boottime_s") if isinstance(boot, dict) else None
         uptime = time.clock_gettime(time.CLOCK_BOOTTIME) - began if isinstance(began, float) else None

@@ -130,14 +130,13 @@ def add_vm(board: LiveBoard, tree: Tree, drop: Callable[[int], None]) -> None:
     tree.live("proc/sys/vm/swappiness", lambda: board.swappiness, write_swappiness)
 
 
-# Field 1 to 17 of `stat` on kernels since 5.5. A virtual board has no block device of its own to count.
-_DISK_STAT = (1204, 310, 61440, 402, 240, 98, 8192, 120, 0, 380, 522, 0, 0, 0, 0, 12, 8)
-
-
 def add_disk(tree: Tree, name: str, sectors: int) -> None:
-    """A disk whose counters stand still; `sectors` of 512 bytes."""
+    """A disk of `sectors` of 512 bytes.
+
+    Without `stat`: a virtual board has no device of its own whose work could be counted, and counters that stand still
+    would say that nothing was read or written. To whoever reads them they are missing.
+    """
     at = f"sys/block/{name}"
-    tree.fixed(f"{at}/stat", " ".join(f"{number:8d}" for number in _DISK_STAT) + "\n")
     tree.line(f"{at}/size", sectors)
     tree.line(f"{at}/queue/logical_block_size", 512)
     tree.line(f"{at}/queue/read_ahead_kb", 128)

@@ -129,8 +129,12 @@ class FakeBoard:
                 raise RigError(f"the board is held by {self.lease['owner']}", where=self.name, transient=True)
             if self.lease is None and action == "renew":
                 raise RigError("there is no lease to renew", where=self.name)
-            self.lease = {"owner": args["owner"], "host": args["host"], "campaign": args["campaign"]}
+            self.lease = {name: args.get(name) for name in ("owner", "host", "campaign", "process")}
             return {"held": True, "lease": self.lease}
+        if action == "end":
+            assert self.lease == args["of"]
+            self.lease = None
+            return {"held": False, "lease": None, "stopped": []}
         if self.lease is not None and not ours:
             raise RigError(f"the board is held by {self.lease['owner']}", where=self.name)
         self.lease = None

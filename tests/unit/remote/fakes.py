@@ -51,7 +51,23 @@ class FakeCall:
         assert not hashes
 
 
-class FakeManager(services.ServiceManager):
+class SilentManager(services.ServiceManager):
+    """What every fake manager is made from: whatever it does not say itself must not be asked."""
+
+    def processes(self, unit: str) -> list[int]:
+        raise AssertionError(f"nobody was to ask for the processes of {unit}")
+
+    def unit_of(self, pid: int) -> str | None:
+        raise AssertionError(f"nobody was to ask for the unit of {pid}")
+
+    def _state(self, shown: dict[str, str]) -> services.UnitState:
+        raise AssertionError(f"nobody was to parse {shown}")
+
+    def _forget(self, unit: str) -> None:
+        raise AssertionError(f"nobody was to forget {unit}")
+
+
+class FakeManager(SilentManager):
     """Runs the units that it is given as children of the test: same text, same command line, real processes."""
 
     kind = "fake"

@@ -9,13 +9,15 @@ from typing import Any
 from boardbench.remote.journal import Journal
 from boardbench.remote.places import Places
 from boardbench.remote.programs import Answer
-from boardbench.remote.services import ServiceManager, UnitState
+from boardbench.remote.services import UnitState
 from boardbench.remote.system import System
+
+from .fakes import SilentManager
 
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
-class Units(ServiceManager):
+class Units(SilentManager):
     """Units are the files in /etc/systemd/system and the names in `vendor`; a word in the file makes a start fail."""
 
     kind = "fake"

@@ -239,15 +239,15 @@ def etc_with(folder: Path, release: str, sources: str) -> Path:
     return folder
 
 
-def test_the_recipe_follows_the_hosts_suite_and_mirror(tmp_path: Path) -> None:
+def test_the_recipe_follows_the_hosts_suite_and_mirror_and_names_none_of_its_own(tmp_path: Path) -> None:
     debian = etc_with(
         tmp_path / "d", "ID=debian\nVERSION_CODENAME=trixie\n", "deb http://m.example/debian trixie main\n"
     )
     assert base_image.recipe_for_host(debian) == Recipe("trixie", "http://m.example/debian", "main")
     ubuntu = etc_with(tmp_path / "u", 'ID=ubuntu\nVERSION_CODENAME="noble"\n', "")
-    assert base_image.recipe_for_host(ubuntu) == Recipe("noble", "http://archive.ubuntu.com/ubuntu", "main,universe")
+    assert base_image.recipe_for_host(ubuntu) == Recipe("noble", "", "main,universe")
     other = etc_with(tmp_path / "o", "ID=fedora\n", "")
-    assert base_image.recipe_for_host(other) == Recipe("bookworm", "http://deb.debian.org/debian", "main")
+    assert base_image.recipe_for_host(other) == Recipe("bookworm", "", "main")
 
 
 def test_the_image_key_follows_the_content_and_not_the_mirror() -> None:

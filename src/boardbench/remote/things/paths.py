@@ -18,25 +18,42 @@ PARTIAL = ".boardbench-partial"
 
 def snapshot(name: str, system: System) -> dict[str, Any]:
     """The state of `name` (absolute, as the board names it); Failure for what cannot be put back, like a device."""
-    path = system.places.at(name)
-    try:
-        found = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return {"type": "absent"}
-    state: dict[str, Any] = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
-    if stat.S_ISLNK(found.st_mode):
-        return dict(state, type="symlink", target=os.readlink(path))
-    if stat.S_ISDIR(found.st_mode):
-        return dict(state, type="directory")
-    if not stat.S_ISREG(found.st_mode):
+    state, found = _seen(name, system)
+    if state["type"] == "special":
         raise Failure(RIG, "neither a file, a link nor a folder: it could not be put back", name)
-    state.update(type="file", size=found.st_size, mtime_ns=found.st_mtime_ns, sha256=sha256_of(path))
+    if found is None:
+        return state
+    path = system.places.at(name)
+    state.update(size=found.st_size, mtime_ns=found.st_mtime_ns, sha256=sha256_of(path))
     if found.st_size <= INLINE_BYTES:
         with open(path, "rb") as file:
             state["content"] = base64.b64encode(file.read()).decode("ascii")
     elif system.journal is not None:
         state["kept"] = system.journal.keep_file(path)
     return state
+
+
+def current(name: str, system: System) -> dict[str, Any]:
+    """Like `snapshot`, but only looks: nothing is copied, and what is no file is said."""
+    state, found = _seen(name, system)
+    if found is not None:
+        state.update(size=found.st_size, sha256=hash_now(system.places.at(name), found, system))
+    return state
+
+
+def _seen(name: str, system: System) -> tuple[dict[str, Any], os.stat_result | None]:
+    """Type, mode, owner and a link's target; and of a file, for which there is more, what the kernel says."""
+    path = system.places.at(name)
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {"type": "absent"}, None
+    state: dict[str, Any] = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
+    if stat.S_ISLNK(found.st_mode):
+        return dict(state, type="symlink", target=os.readlink(path)), None
+    if stat.S_ISREG(found.st_mode):
+        return dict(state, type="file"), found
+    return dict(state, type="directory" if stat.S_ISDIR(found.st_mode) else "special"), None
 
 
 def sha256_of(path: str) -> str:
@@ -68,21 +85,6 @@ def describe(state: dict[str, Any]) -> str:
         return f"symlink to {state['target']}"
     access = f"{state['mode']:04o} {state['uid']}:{state['gid']}"
     return f"{kind} {access}" if kind == "directory" else f"file {state['sha256'][:12]} {access}"
-
-
-def current(name: str, system: System) -> dict[str, Any]:
-    """Like `snapshot`, but only looks: nothing is copied, and what is no file is said."""
-    path = system.places.at(name)
-    try:
-        found = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return {"type": "absent"}
-    state: dict[str, Any] = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
-    if stat.S_ISLNK(found.st_mode):
-        return dict(state, type="symlink", target=os.readlink(path))
-    if stat.S_ISREG(found.st_mode):
-        return dict(state, type="file", size=found.st_size, sha256=hash_now(path, found, system))
-    return dict(state, type="directory" if stat.S_ISDIR(found.st_mode) else "special")
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
