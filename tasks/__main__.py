@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ from invoke.exceptions import Exit, ParseError, UnexpectedExit
 
 from boardbench import __version__
 from boardbench.errors import ExitCode
+from boardbench.secretwords import REGISTRY, Veil
 from tasks import namespace
 
 # Invoke cannot make a positional argument optional: for these verbs a bare first word stands for the named option.
@@ -101,8 +103,18 @@ def _explain(error: ParseError) -> str:
     return message
 
 
+def veiled() -> None:
+    """From here on no known secret gets to the terminal or into a pipe."""
+    REGISTRY.learn_environment(os.environ)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, Veil):
+            setattr(sys, name, Veil(stream))
+
+
 def main() -> int:
     """Run the command line; returns the exit code."""
+    veiled()
     program = BenchProgram(name="boardbench", binary="inv", version=__version__, namespace=namespace)
     try:
         program.create_config()

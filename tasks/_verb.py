@@ -14,6 +14,7 @@ from invoke import Exit, task
 
 from boardbench.errors import BenchError, ExitCode
 from boardbench.locations import state_dir
+from boardbench.secretwords import REGISTRY
 
 COMMON_HELP = {
     "inventory": "inventory file (default: inventory/virtual.yml)",
@@ -36,7 +37,7 @@ def _record_bug() -> str:
     folder = state_dir() / "bugs"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.txt"
-    path.write_text(traceback.format_exc(), encoding="utf-8")
+    path.write_text(REGISTRY.hide(traceback.format_exc()), encoding="utf-8")
     return str(path)
 
 

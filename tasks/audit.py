@@ -57,21 +57,41 @@ def chosen_files(paths: list[str]) -> Iterator[tuple[str, Path]]:
             raise InputError("is no file and no folder", where=name)
 
 
+def learn_inventories(given: str) -> None:
+    """The secrets of one inventory; without a name those of every inventory of the checkout that can be read."""
+    from boardbench.inventory import load_inventory
+    from boardbench.locations import project_dir
+
+    if given:
+        load_inventory(Path(given))
+        return
+    for path in sorted((project_dir() / "inventory").glob("*.yml")):
+        try:
+            load_inventory(path)
+        except InputError as error:
+            note(f"its secrets are not known here: {error}")
+
+
 @verb(
     iterable=["path"],
     help={
         "path": "file or folder to look through (may be repeated; default: the checkout and the results)",
+        "inventory": "inventory whose secrets are looked for (default: every one in inventory/)",
         "patterns": "file of your own secrets, one a line (re: begins an expression); mode 600, never committed",
     },
 )
-def audit(c: Context, path: list[str] | None = None, patterns: str = "", json: bool = False) -> int:
+def audit(
+    c: Context, path: list[str] | None = None, patterns: str = "", inventory: str = "", json: bool = False
+) -> int:
     """Look for passwords, tokens and keys in what would be committed or handed on."""
     from boardbench.results import audit as audits
-    from boardbench.results.audit_patterns import BUILT_IN, load_user_patterns
+    from boardbench.results.audit_patterns import BUILT_IN, known_patterns, load_user_patterns
+    from boardbench.secretwords import REGISTRY
 
-    used = BUILT_IN
+    learn_inventories(inventory)
+    used = (*known_patterns(REGISTRY.values), *BUILT_IN)
     if patterns:
-        used = (*load_user_patterns(Path(patterns)), *BUILT_IN)
+        used = (*load_user_patterns(Path(patterns)), *used)
     own = Path(patterns).resolve() if patterns else None
     files = [(name, at) for name, at in chosen_files(path or []) if at.resolve() != own]
     done = audits.audit(files, used)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 
+from boardbench.secretwords import REGISTRY
+
 
 class Fault(StrEnum):
     """Whose fault an error is."""
@@ -31,12 +33,16 @@ class ExitCode(IntEnum):
 
 
 class BenchError(Exception):
-    """One clear sentence for the user: `what`, `where` (file:line or board), `advice` (what to do)."""
+    """One clear sentence for the user: `what`, `where` (file:line or board), `advice` (what to do).
+
+    A known secret is hidden from the beginning, since nobody knows where an error will be written.
+    """
 
     fault = Fault.BUG
     transient = False
 
     def __init__(self, what: str, *, where: str = "", advice: str = "", transient: bool | None = None) -> None:
+        what, where, advice = (REGISTRY.hide(text) for text in (what, where, advice))
         super().__init__(what)
         self.what = what
         self.where = where

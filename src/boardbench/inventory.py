@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from boardbench.errors import InputError
+from boardbench.secretwords import REGISTRY
 from boardbench.yamlfile import Document, did_you_mean, load
 
 Value = str | int | float | bool
@@ -161,6 +163,7 @@ def load_inventory(path: Path) -> Inventory:
     """Read an inventory file; `InputError` with file:line for everything that is wrong in it."""
     document = load(path, "inventory")
     data = document.data
+    _learn_secrets(data, path)
     virtual = _virtual(data)
     names = list(data["boards"])
     groups = _groups(document, names)
@@ -173,6 +176,13 @@ def load_inventory(path: Path) -> Inventory:
         known_hosts=_beside(path, data.get("known_hosts", "known_hosts")),
         virtual=virtual,
     )
+
+
+def _learn_secrets(data: Mapping[str, Any], path: Path) -> None:
+    """What must not be written anywhere: by its name (`wifi_psk`), by its place (in a URL), or named in `secrets`."""
+    named = tuple(data.get("secrets", ()))
+    REGISTRY.learn_environment(os.environ, named)
+    REGISTRY.learn(data, f"inventory {path.name}", named)
 
 
 def _virtual(data: Mapping[str, Any]) -> VirtualFleet | None:

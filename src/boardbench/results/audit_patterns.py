@@ -11,7 +11,7 @@ import math
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -262,6 +262,19 @@ def load_user_patterns(path: Path) -> tuple[Pattern, ...]:
     return tuple(patterns)
 
 
+def known_patterns(values: Iterable[tuple[str, str]]) -> tuple[Pattern, ...]:
+    """A pattern for each secret that this process knows: (value, whose it is)."""
+    return tuple(
+        Pattern(f"the secret of {source}", re.compile(f"(?P<secret>{_literal(value)})"), _always, sure=True)
+        for value, source in values
+    )
+
+
+def _literal(text: str) -> str:
+    # A secret that is broken over lines is still found: white space counts as any white space.
+    return r"\s+".join(re.escape(word) for word in text.split())
+
+
 def _wanted(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
@@ -271,9 +284,7 @@ def _user_pattern(line: str, where: str) -> Pattern:
     if not text.startswith("re:"):
         if len(text) < MIN_LITERAL:
             raise InputError(f"a pattern of fewer than {MIN_LITERAL} characters fits everywhere", where=where)
-        # A secret that is broken over lines is still found: white space counts as any white space.
-        words = r"\s+".join(re.escape(word) for word in text.split())
-        return Pattern("a secret of the pattern file", re.compile(f"(?P<secret>{words})"), _always, sure=True)
+        return Pattern("a secret of the pattern file", re.compile(f"(?P<secret>{_literal(text)})"), _always, sure=True)
     try:
         find = re.compile(f"(?P<secret>{text[3:].strip()})")
     except re.error as error:
