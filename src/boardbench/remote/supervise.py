@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import importlib.util
 import json
 import os
 import resource
@@ -18,17 +19,29 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PROC = "/proc"
-ZONES = "/sys/class/thermal"
 FIRST_LOOK_S = 0.05
 MOST_BETWEEN_LOOKS_S = 10.0
 MOST_TOLD = 100
 VIRTUAL_LOADS = "/run/boardbench-virtual/load"
 # Loaded before any fork: a child must not take locks between fork and exec.
 LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _beside(name: str) -> Any:
+    """A file that lies beside this one, as a module: neither is part of a package here."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec: Any = importlib.util.spec_from_file_location("boardbench_" + name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+heat_guard = _beside("heat_guard")
 
 
 def _become_child() -> None:
@@ -157,31 +170,6 @@ def registered_loads() -> int | None:
     return held
 
 
-def zones_celsius() -> dict[str, float]:
-    """The temperature of every zone that answers, by type; of two of a type the first. One that fails is left out."""
-    found: dict[str, float] = {}
-    try:
-        zones = sorted(name for name in os.listdir(ZONES) if name.startswith("thermal_zone"))
-    except OSError:
-        return found
-    for zone in sorted(zones, key=lambda name: (len(name), name)):
-        try:
-            kind = _small_file(os.path.join(ZONES, zone, "type"))
-            if kind not in found:
-                found[kind] = int(_small_file(os.path.join(ZONES, zone, "temp"))) / 1000
-        except (OSError, ValueError):
-            continue
-    return found
-
-
-def _small_file(path: str) -> str:
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(fd, 4096).decode("utf-8", "replace").strip()
-    finally:
-        os.close(fd)
-
-
 class Watch(threading.Thread):
     """Looks now and then whether the load runs and the disk has room. What it saw goes into the exit record.
 
@@ -273,16 +261,18 @@ class Supervisor:
         self._write_started(started, reaper)
         watch = Watch(os.path.dirname(str(request["exit_path"])))
         watch.start()
+        guard = heat_guard.started(request.get("guard"), lambda: self._end_child("guard"))
         status = self._wait_for_child()
         # At once: a chip cools within seconds.
-        reading = {"celsius": zones_celsius(), "monotonic_s": time.monotonic()}
+        reading = {"celsius": heat_guard.zones_celsius(), "monotonic_s": time.monotonic()}
         signal.setitimer(signal.ITIMER_REAL, 0)
         how = {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"code": os.WEXITSTATUS(status)}
         ended = stamp()
         left = self._end_leftovers()
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         seen = dict(watch.stop(ended["monotonic_s"]), cpu_used_s=round(used.ru_utime + used.ru_stime, 3))
-        self._write_exit(dict(how, end_reading=reading, watch=seen), started, left, ended)
+        said = {} if guard is None else {"guard": guard.stop()}
+        self._write_exit(dict(how, end_reading=reading, watch=seen, **said), started, left, ended)
         return 128 + how["signal"] if "signal" in how else how["code"]
 
     def _wait_for_child(self) -> int:
