@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from boardbench.analysis import operating_point
-from boardbench.analysis.operating_point import LoadPoint, Quote, Regime
 from boardbench.remote import gates, supervise
-from boardbench.results import answers, audit, crosscheck
+from boardbench.results import audit
 from boardbench.results.audit_patterns import BUILT_IN
-from boardbench.results.crosscheck import Count, Pair
 
 from .harness import Off, Trap
 from .made_files import BURN, gives, none, of_files
-from .scene import Files, Scene, until
+from .scene import Files, Scene, fake_boards, until
+from .served import sprung
 
 # ---- a column for another ----
 
@@ -40,40 +38,23 @@ STRACE = """\
 """
 
 
-def strace_calls(_scene: Scene) -> list[str]:
+def strace_calls(served: dict[str, Any]) -> None:
     """The column usecs/call of `strace -c` is taken for calls; requests x syscalls a request say another number."""
     wrong_column = float(STRACE.splitlines()[2].split()[2])
-    requests, syscalls_a_request = 1030.0, 165.0
-    pair = Pair(
-        "epoll_wait",
-        Count("strace -c", wrong_column, "calls"),
-        Count("requests counted by the client", requests * syscalls_a_request, "calls"),
-    )
-    return [f"{reason.code}: {reason.detail}" for reason in crosscheck.disagreements([pair])]
-
-
-# ---- a number of overload ----
-
-CURVE = [
-    *(LoadPoint("one connection", c, r) for c, r in ((4, 240.0), (8, 331.0), (12, 341.8), (24, 344.0), (32, 343.1))),
-    *(LoadPoint("four connections", c, r) for c, r in ((4, 250.0), (8, 352.0), (12, 386.9), (24, 387.7), (32, 379.0))),
-]
-
-
-def overload_for_a_decision(_scene: Scene) -> list[str]:
-    """The tails of two configurations are compared at 32 in flight, where both have only longer queues."""
-    quotes = [Quote("p99 latency", name, 32) for name in ("one connection", "four connections")]
-    assert operating_point.barred(CURVE, [Quote("p99 latency", "four connections", 12)]) == ()
-    return list(operating_point.barred(CURVE, quotes))
+    served["calls"]["epoll_wait"][0] = wrong_column
 
 
 # ---- who took part ----
 
 
-def one_node_of_three(_scene: Scene) -> list[str]:
+def one_node_of_three(served: dict[str, Any]) -> None:
     """Three nodes are registered with the scheduler; all 22 000 answers came from one of them."""
-    found = answers.reasons(("king", "queen", "jack"), {"king": 22_000, "queen": 0})
-    return [f"{reason.code}: {reason.detail}" for reason in found]
+    served["answers"] = {"king": 22_000, "queen": 0}
+
+
+def mixed_windows(served: dict[str, Any]) -> None:
+    """Rate and latency of two windows stand beside each other: each is right, and together they are impossible."""
+    served["mean_latency_s"] *= 1.3
 
 
 def files_of_another_board(files: Files) -> None:
@@ -123,6 +104,37 @@ def same_counters(scene: Scene) -> list[str]:
         fakes["king"].change_files = change
 
     return scene.said_by(scene.fake_campaign(prepare))
+
+
+def impossible_control(scene: Scene) -> list[str]:
+    """The control has 5.6 times the rate of the arm that it repeats: these two were not one condition."""
+
+    def prepare(fakes: Any) -> None:
+        made: list[object] = []
+
+        def change(files: Files) -> None:
+            made.append(files)
+            lines = [json.loads(line) for line in files[BURN].splitlines()]
+            for line in lines if len(made) == 1 else []:
+                for key in {"operations", "operations_per_s"} & set(line):
+                    line[key] *= 0.18
+            files[BURN] = "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+        fakes["king"].change_files = change
+
+    return scene.said_by(scene.fake_campaign(prepare, text=CONTROLLED))
+
+
+CONTROLLED = (
+    fake_boards.MATRIX
+    + """\
+baseline: {arm: active, is: its fan runs}
+controls: [{name: active-aa, of: active}]
+rules:
+  - {name: cost, metric: steady, arms: [fanless, active], compare: ratio, op: "<", threshold: 9,
+     minimum_effect: {percent: 1}}
+"""
+)
 
 
 # ---- words in prose ----
@@ -177,20 +189,26 @@ def with_governor(board: Any, facts: Any) -> Any:
 COLUMN, NODES = "column-mix-up", "nodes-counted-by-registration"
 TRAPS = (
     Trap(
-        COLUMN, "workload-output", of_files(columns_changed), "counts-do-not-add-up: interval 0 holds",
+        COLUMN, "workload-output", of_files(columns_changed), "counts-do-not-add-up: counts: interval 0 holds",
         (Off("boardbench.results.after:counts", none),),
     ),
     Trap(
-        COLUMN, "strace", strace_calls, "instruments-disagree: epoll_wait: strace -c says 11 calls",
+        COLUMN, "strace", sprung(strace_calls),
+        "instruments-disagree: instruments: epoll_wait: strace -c says 11 calls",
         (Off("boardbench.results.crosscheck:_apart", gives("")),),
     ),
     Trap(
-        "overload-quoted-at-the-operating-point", "", overload_for_a_decision,
-        "overload-quoted: p99 latency of four connections at concurrency 32 is overload; its operating point is 12",
-        (Off("boardbench.analysis.operating_point:_regime", gives(Regime.OPERATING_POINT)),),
+        COLUMN, "two-windows", sprung(mixed_windows), "littles-law-broken: littles-law: rate x latency is",
+        (Off("boardbench.analysis.littles_law:departure", gives(0.0)),),
     ),
     Trap(
-        NODES, "one-of-three", one_node_of_three, "nodes-unanswered: 1 of 3 nodes answered, none from jack, queen",
+        "overload-quoted-at-the-operating-point", "", sprung(loud="clients32"),
+        "overload-quoted: board king: steady .clients32. of .* is overload; its operating point is 12",
+        (Off("boardbench.results.loadcurve:doubts", gives([])),),
+    ),
+    Trap(
+        NODES, "one-of-three", sprung(one_node_of_three),
+        "nodes-unanswered: answers: 1 of 3 nodes answered, none from jack, queen",
         (Off("boardbench.results.answers:reasons", none),),
     ),
     Trap(
@@ -205,7 +223,17 @@ TRAPS = (
     Trap(
         "arm-that-did-not-take-effect", "", same_counters,
         "arm-did-not-take-effect: board king: all 31 counters of arm",
-        (Off("boardbench.results.armeffect:warnings", gives([])),),
+        (Off("boardbench.results.armeffect:doubts", gives([])),),
+    ),
+    Trap(
+        "arm-that-did-not-take-effect", "impossible-control", impossible_control,
+        "rule cost is invalid: king: arm-did-not-take-effect: control active-aa has 5.56 x the rate of active",
+        (Off("boardbench.results.armeffect:impossible_controls", none),),
+    ),
+    Trap(
+        "overload-quoted-at-the-operating-point", "in-a-decision", sprung(loud="clients32"),
+        "rule more is invalid: king: overload-quoted: .* is overload; its operating point is 12",
+        (Off("boardbench.results.loadcurve:doubts", gives([])),),
     ),
     Trap(
         "password-in-prose", "to-be-committed", secret_in_a_note, r"NOTES\.md:1: password in prose: .*\*\*\*",

@@ -104,12 +104,17 @@ class Scene:
 
         return self.said_by(self.fake_campaign(prepare))
 
-    def fake_campaign(self, prepare: Callable[[Any], None], **other: Any) -> Path:
-        """A whole campaign on the fake boards king and queen, which `prepare` has tampered with; its folder."""
+    def fake_campaign(self, prepare: Callable[[Any], None], text: str = "", **other: Any) -> Path:
+        """A whole campaign on the fake boards king and queen, which `prepare` has tampered with; its folder.
+
+        `text`: another matrix than theirs.
+        """
         folder = self.fresh()
         fakes = fake_boards.Fleet("king", "queen")
         prepare(fakes)
         matrix, payloads = fake_boards.write_project(folder)
+        if text:
+            matrix.write_text(text)
         given: dict[str, Any] = {
             "results_dir": folder / "results",
             "open_door": fakes.open,
@@ -119,7 +124,9 @@ class Scene:
         return campaign.run(matrix, fakes.inventory, fakes.boards, **{**given, **other}).path
 
     def said_by(self, folder: Path) -> list[str]:
-        """Every reason against a run of a campaign, why cells are missing, and what validation finds besides."""
+        """All that a campaign says: reasons against runs, missing cells, warnings, rules that are invalid, and what
+        validation finds besides.
+        """
         said: list[str] = []
         for path in sorted(folder.glob("cells/*/attempt-*/run.json")):
             said += [
@@ -128,6 +135,11 @@ class Scene:
         verdict = json.loads((folder / "verdict.json").read_text())
         said += [entry["why"] for entry in verdict["missing"]]
         said += [f"{entry['code']}: board {entry['board']}: {entry['what']}" for entry in verdict["warnings"]]
+        said += [
+            f"rule {rule['rule']} is invalid: {rule['why']}"
+            for rule in verdict["decisions"]["rules"]
+            if rule["verdict"] == "invalid"
+        ]
         return said + [problem.what for problem in validate(folder)]
 
     def judged(self, entry: dict[str, Any]) -> list[str]:

@@ -4,7 +4,8 @@ Verdicts:
 - `supported`, `refuted`: the effect is on one side of the threshold by more than the noise and the minimum effect;
 - `null`: the rule claims an effect, and what was seen is not beyond the noise or the minimum effect;
 - `undecided`: too near to the threshold, or the noise is not known, or cells were left out on purpose;
-- `invalid`: a run that the rule needs does not count or is missing.
+- `invalid`: a run that the rule needs (of an arm, or of its A/A control) does not count or is missing, or there is a
+  doubt about an arm: it did not take effect, its control is impossible, its number is one of overload.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from types import MappingProxyType
 
 from boardbench.analysis.noise import UNKNOWN, Noise, noise_of
 from boardbench.analysis.rules import AGGREGATES, Prediction, Rule
@@ -72,13 +74,35 @@ class Foretold:
     why: str
 
 
-def decide(rule: Rule, readings: Sequence[Reading], controls: Mapping[str, str]) -> Decision:
-    """The verdict of one rule from the readings of its metric. `controls`: control arm -> the arm that it repeats."""
+def decide(
+    rule: Rule,
+    readings: Sequence[Reading],
+    controls: Mapping[str, str],
+    doubts: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> Decision:
+    """The verdict of one rule from the readings of its metric. `controls`: control arm -> the arm that it repeats.
+
+    `doubts`: (board, arm) -> why no decision may rest on what this arm gave there. The numbers stay beside the word.
+    """
     boards = tuple(
-        _on_board(rule, board, [reading for reading in readings if reading.board == board], controls)
+        _doubted(
+            rule,
+            _on_board(rule, board, [reading for reading in readings if reading.board == board], controls),
+            controls,
+            doubts,
+        )
         for board in dict.fromkeys(reading.board for reading in readings)
     )
     return Decision(rule, _whole(rule, boards), boards)
+
+
+def _doubted(rule: Rule, found: Effect, controls: Mapping[str, str], doubts: Mapping[tuple[str, str], str]) -> Effect:
+    """The effect, or `invalid` with the doubt: an arm that is no arm supports nothing, and refutes nothing."""
+    arms = [*rule.arms, *(control for control, of in controls.items() if of in rule.arms)]
+    why = [doubts[found.board or "", arm] for arm in arms if (found.board or "", arm) in doubts]
+    if not why or found.verdict == INVALID:
+        return found
+    return replace(found, verdict=INVALID, why="; ".join(dict.fromkeys(why)))
 
 
 def foretold(prediction: Prediction, decision: Decision) -> Foretold:
@@ -104,7 +128,8 @@ def foretold(prediction: Prediction, decision: Decision) -> Foretold:
 
 def _on_board(rule: Rule, board: str, readings: Sequence[Reading], controls: Mapping[str, str]) -> Effect:
     sides = [[reading for reading in readings if reading.arm == arm] for arm in rule.arms]
-    if stopped := _unusable(rule, board, sides):
+    repeated = [r for r in readings if controls.get(r.arm) in rule.arms and r.state != NOT_SELECTED]
+    if stopped := _unusable(rule, board, sides, repeated):
         return stopped
     values = [[reading.value for reading in side if reading.value is not None] for side in sides]
     numbers = [AGGREGATES[rule.aggregate](side) for side in values]
@@ -123,14 +148,15 @@ def _on_board(rule: Rule, board: str, readings: Sequence[Reading], controls: Map
     return Effect(board, verdict, effect, arm, len(values[0]), baseline, count, noise, why)
 
 
-def _unusable(rule: Rule, board: str, sides: Sequence[Sequence[Reading]]) -> Effect | None:
+def _unusable(rule: Rule, board: str, sides: Sequence[Sequence[Reading]], repeated: Sequence[Reading]) -> Effect | None:
+    """Why there is no number, if so. `repeated`: the readings of the arms' controls, which tell the noise."""
     for arm, side in zip(rule.arms, sides, strict=True):
         if not side or any(reading.state == NOT_SELECTED for reading in side):
             return _nothing(board, UNDECIDED, f"not all cells of {arm} were selected", sides)
-    bad = [reading for side in sides for reading in side if reading.state != VALID]
+    bad = [reading for side in (*sides, repeated) for reading in side if reading.state != VALID]
     if bad:
         first = bad[0]
-        needed = sum(len(side) for side in sides)
+        needed = sum(len(side) for side in (*sides, repeated))
         why = f"needed runs that do not count: {len(bad)} of {needed}; {first.arm}#{first.repetition}: {first.state}"
         return _nothing(board, INVALID, why, sides)
     without = [reading for side in sides for reading in side if reading.value is None]
@@ -175,7 +201,7 @@ def _whole(rule: Rule, boards: Sequence[Effect]) -> Effect:
         return _nothing(None, INVALID, "there is no run")
     # Where each board is asked, one that has no effect does not hide another that refutes.
     for word in (INVALID,) if rule.over_boards == "each" else (INVALID, UNDECIDED):
-        stopped = [board for board in boards if board.verdict == word and board.effect is None]
+        stopped = [board for board in boards if board.verdict == word and (board.effect is None or word == INVALID)]
         if stopped:
             return _nothing(None, word, f"{stopped[0].board}: {stopped[0].why}")
     if rule.over_boards == "each":

@@ -48,6 +48,7 @@ class CellFigures:
             "degradation_percent": rate.degradation_percent if rate else None,
             "soc_start_celsius": hot.soc_start_celsius if hot else None,
             "soc_max_celsius": hot.soc_max_celsius if hot else None,
+            "power_max_watts": hot.power_max_watts if hot else None,
             "cpu_median_mhz": hot.cpu_median_mhz if hot else None,
             "cpu_min_mhz": hot.cpu_min_mhz if hot else None,
             "npu_median_mhz": hot.npu_median_mhz if hot else None,

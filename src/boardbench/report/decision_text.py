@@ -43,6 +43,17 @@ def decision_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     yield f"these hold for: {escape(decisions['domain'])}"
 
 
+def curve_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+    """The points of the load curves, those of overload marked: no decision rests on them. Nothing without a curve."""
+    for point in decisions.get("load_curve", ()):
+        word = str(point["regime"])
+        shown = f"[bold yellow]{word}[/]" if word == "overload" else word
+        yield (
+            f"load {escape(point['board'])}, {escape(point['arm'])}: {_figure(point['rate_per_s'])} per s "
+            f"with {point['concurrency']} under way: {shown}"
+        )
+
+
 def _numbers(rule: Mapping[str, Any], board: Mapping[str, Any]) -> str:
     """`king: supported, ratio 0.912 = 4,512 (n 3) / 4,948 (n 3) operations/s, noise 0.004 by A/A controls`."""
     if board["effect"] is None:

@@ -6,16 +6,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from boardbench.matrix.arms import Arm
+from boardbench.matrix.guard import Guard
 from boardbench.matrix.plan import Plan
 from boardbench.report.progress import clock
 from boardbench.report.tables import plain_console, plain_table
 from boardbench.workloads.chains import label
 
-MAX_WAVES_SHOWN = 60
 
+def print_plan(plan: Plan, payload_bytes: int, program_bytes: int) -> None:
+    """The whole plan on stdout.
 
-def print_plan(plan: Plan, payload_bytes: int) -> None:
-    """The whole plan on stdout. `payload_bytes`: of all payload files for all boards (what is there is not pushed)."""
+    `payload_bytes`, `program_bytes`: of all payload files and of the board's side, for all boards together.
+    """
     console = plain_console()
     matrix = plan.matrix
     console.print(f"[bold]{escape(matrix.name)}[/] plan {plan.sha256[:8]}")
@@ -39,7 +41,8 @@ def print_plan(plan: Plan, payload_bytes: int) -> None:
     console.print(f"gates: {', '.join(sorted(matrix.gates))}")
     console.print(
         f"about {clock(plan.estimated_s)} for {len(plan.cells)} cells in {len(plan.waves)} waves, without retries; "
-        f"payloads: at most {payload_bytes:,} bytes to push"
+        f"at most {payload_bytes + program_bytes:,} bytes to push (payloads {payload_bytes:,}, "
+        f"the board's side {program_bytes:,}; what a board has already is not pushed)"
     )
 
 
@@ -56,11 +59,28 @@ def _head(plan: Plan) -> list[str]:
     if matrix.choice.only:
         chosen = "; ".join(f"{name}={','.join(levels)}" for name, levels in matrix.choice.only.items())
         lines.append(f"restricted to {chosen}")
+    lines += _guards(plan)
     if matrix.domain:
         lines.append(f"holds for: {matrix.domain}")
     if plan.caveat:
         lines.append(f"note: {plan.caveat}")
     return lines
+
+
+def _guards(plan: Plan) -> list[str]:
+    """Which boards end their load by themselves, and when; boards with the same guard on one line."""
+    by_guard: dict[Guard | None, list[str]] = {}
+    for board in plan.boards:
+        by_guard.setdefault(plan.guards.get(board), []).append(board)
+    return [
+        f"guard of {', '.join(boards)}: "
+        + (
+            "none, nothing on the board ends a load that gets too hot ('guard' in the matrix)"
+            if guard is None
+            else f"the board ends its load above {guard.above_celsius:g} degC ({', '.join(guard.zone_types)})"
+        )
+        for guard, boards in by_guard.items()
+    ]
 
 
 def _arms(plan: Plan) -> Table:
@@ -80,10 +100,8 @@ def _role(arm: Arm, baselines: set[str]) -> str:
 
 def _waves(plan: Plan) -> Table:
     table = plain_table("cells, in order", "wave", "arm", "rep", "cells that start together", numeric=("wave", "rep"))
-    for cells in plan.waves[:MAX_WAVES_SHOWN]:
+    for cells in plan.waves:
         first = cells[0]
         names = ", ".join(f"{cell.number:03d} {'+'.join(cell.boards)}" for cell in cells)
         table.add_row(str(first.wave), escape(first.arm), str(first.repetition), escape(names))
-    if len(plan.waves) > MAX_WAVES_SHOWN:
-        table.caption = f"and {len(plan.waves) - MAX_WAVES_SHOWN} more waves (--json has all)"
     return table

@@ -14,7 +14,7 @@ from rich.table import Table
 from boardbench.errors import BenchError
 from boardbench.report.campaign_report import CampaignReport, CellFigures
 from boardbench.report.dead_time import dead_time_line
-from boardbench.report.decision_text import decision_lines
+from boardbench.report.decision_text import curve_lines, decision_lines
 
 # Wide enough for the widest table where nobody can resize the window: pipes, logs, CI.
 WIDTH_WITHOUT_TERMINAL = 118
@@ -185,6 +185,12 @@ def print_report(report: CampaignReport) -> None:
     console.print(
         f"rates: {escape(report.rate_unit)} per second of the controller's clock; steady = mean of the last third"
     )
+    for cell in report.cells:
+        watts = cell.heat.power_max_watts if cell.heat else None
+        if watts is not None:
+            console.print(f"highest input power under load, {escape(cell.board)} {escape(cell.arm)}: {watts:.1f} W")
+    for line in curve_lines(report.decisions):
+        console.print(line)
     for arm, ratio in report.spreads.items():
         shown = "-" if ratio is None else f"{ratio:.2f} x"
         console.print(f"spread of steady rates over boards, {escape(arm)}: {shown}")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from boardbench.errors import InputError
-from boardbench.results import store
 from boardbench.results.problems import Reason
 from boardbench.results.raw import ThermalLog
+from boardbench.workloads.base import Samples
 
 DRIFT = 1e-3
 """A clock that is slewed gains or loses less than this, seconds per second, unless it is being set."""
@@ -99,39 +97,23 @@ def _disagreement(log: ThermalLog, zone: str, celsius: float, at_s: float) -> st
     return f"{zone} was read as {celsius:.1f} degC at the end of the load, {logged}"
 
 
-def counts(path: Path, *, joined: bool = True) -> Iterator[Reason]:
-    """`burn.jsonl`: intervals join, each rate is its count over its time, and together they are the workload's total.
+def counts(samples: Samples, *, joined: bool = True) -> Iterator[Reason]:
+    """Intervals join, each rate is its amount over its time, and together they are the workload's own total.
 
     `joined` is false for a load that pauses between its intervals.
     """
-    intervals: list[Mapping[str, Any]] = []
-    total: float | None = None
-    try:
-        for _, line in store.read_lines(path):
-            if not isinstance(line, dict):
-                return
-            if line.get("event") == "interval":
-                intervals.append(line)
-            elif line.get("event") == "end" and _is_number(line.get("operations")):
-                total = float(line["operations"])
-        yield from _sums(intervals, total, joined)
-    except (InputError, KeyError, TypeError):
-        return  # what cannot be read is named by the check of the file itself
-
-
-def _sums(intervals: Sequence[Mapping[str, Any]], total: float | None, joined: bool) -> Iterator[Reason]:
-    code = "counts-do-not-add-up"
+    code, intervals = "counts-do-not-add-up", samples.intervals
     for number, (early, late) in enumerate(itertools.pairwise(intervals), start=1):
-        hole_s = late["start_monotonic_s"] - early["end_monotonic_s"]
-        if (hole_s < -EDGE_S or (joined and hole_s > EDGE_S)) or late["index"] != early["index"] + 1:
+        hole_s = late.start_monotonic_s - early.end_monotonic_s
+        if (hole_s < -EDGE_S or (joined and hole_s > EDGE_S)) or late.index != early.index + 1:
             yield Reason(code, f"interval {number} does not begin where the one before it ends ({hole_s:+.6f} s)")
             return
     for entry in intervals:
-        expected = entry["operations_per_s"] * (entry["end_monotonic_s"] - entry["start_monotonic_s"])
-        if abs(entry["operations"] - expected) > SHARE * max(1.0, abs(expected)):
-            what = f"{entry['operations']:g} operations, its rate and time say {expected:g}"
-            yield Reason(code, f"interval {entry['index']} holds {what}")
+        expected = entry.rate_per_s * (entry.end_monotonic_s - entry.start_monotonic_s)
+        if abs(entry.amount - expected) > SHARE * max(1.0, abs(expected)):
+            what = f"{entry.amount:g} {samples.unit}, its rate and time say {expected:g}"
+            yield Reason(code, f"interval {entry.index} holds {what}")
             return
-    counted = sum(entry["operations"] for entry in intervals)
+    counted, total = sum(entry.amount for entry in intervals), samples.total
     if total is not None and abs(counted - total) > SHARE * max(1.0, abs(total)):
-        yield Reason(code, f"the intervals hold {counted:g} operations, the workload counted {total:g}")
+        yield Reason(code, f"the intervals hold {counted:g} {samples.unit}, the workload counted {total:g}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from boardbench.errors import InputError
-from boardbench.results import store
+from boardbench.results.doubt import Doubt
+from boardbench.results.sampled import Sampled
 
 CODE = "arm-did-not-take-effect"
 MIN_COUNTERS = 4
@@ -34,7 +33,7 @@ class Counted:
         return sum(self.counters) / self.seconds
 
 
-def equal_counters(runs: Sequence[Counted], control_of: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def equal_counters(runs: Sequence[Counted], control_of: Mapping[str, str]) -> Iterator[Doubt]:
     """Pairs of runs of different arms whose counters are the same, number by number."""
     for one, other in itertools.combinations(runs, 2):
         original = control_of.get(one.arm, one.arm), control_of.get(other.arm, other.arm)
@@ -45,10 +44,10 @@ def equal_counters(runs: Sequence[Counted], control_of: Mapping[str, str]) -> It
                 f"all {len(one.counters)} counters of arm {one.arm} ({one.run}) and arm {other.arm} ({other.run}) "
                 "are equal: the arm's setting did not reach the workload"
             )
-            yield {"board": one.board, "code": CODE, "what": what}
+            yield Doubt(one.board, (one.arm, other.arm), CODE, what)
 
 
-def impossible_controls(runs: Sequence[Counted], control_of: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def impossible_controls(runs: Sequence[Counted], control_of: Mapping[str, str]) -> Iterator[Doubt]:
     """Controls whose mean rate is nowhere near that of the arm that they repeat, on the same board."""
     rates: dict[tuple[str, str], list[float]] = {}
     for run in runs:
@@ -60,32 +59,17 @@ def impossible_controls(runs: Sequence[Counted], control_of: Mapping[str, str]) 
         ratio = (sum(mine) / len(mine)) / (sum(theirs) / len(theirs))
         if not 1 / CONTROL_RATIO <= ratio <= CONTROL_RATIO:
             what = f"control {arm} has {ratio:.2f} x the rate of {control_of[arm]}, which it repeats: not one condition"
-            yield {"board": board, "code": CODE, "what": what}
+            yield Doubt(board, (arm, control_of[arm]), CODE, what)
 
 
-def counted(folder: Path, run: Mapping[str, Any], arm: str) -> Counted | None:
-    """The counters of a run that lies in `folder`; None for a workload that leaves none of this form."""
-    path = folder / "workload" / "burn.jsonl"
-    if not path.is_file():
-        return None
-    try:
-        lines = [line for _, line in store.read_lines(path) if isinstance(line, dict) and line["event"] == "interval"]
-        counters = tuple(float(line["operations"]) for line in lines)
-        seconds = sum(line["end_monotonic_s"] - line["start_monotonic_s"] for line in lines)
-    except (InputError, KeyError, TypeError, ValueError):
-        return None  # a run with such a file is not valid, and says why itself
-    return Counted(run["boards"][0], arm, run["run"], counters, seconds) if seconds > 0 else None
-
-
-def warnings(campaign: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """All such findings among the campaign's valid runs."""
-    plan: Mapping[str, Any] = store.read_object(campaign / "plan.json")
-    arm_of = {cell["name"]: cell["arm"] for cell in plan["cells"]}
+def doubts(plan: Mapping[str, Any], runs: Sequence[Sampled]) -> list[Doubt]:
+    """All such findings among a campaign's valid runs."""
     control_of = {arm["name"]: arm["control_of"] for arm in plan["arms"] if arm.get("control_of")}
-    found: list[Counted] = []
-    for run in runs:
-        folder = campaign / "cells" / run["cell"] / f"attempt-{run['attempt']}"
-        one = counted(folder, run, arm_of[run["cell"]])
-        if one is not None:
-            found.append(one)
+    found = [one for one in map(_counted, runs) if one.seconds > 0]
     return [*equal_counters(found, control_of), *impossible_controls(found, control_of)]
+
+
+def _counted(run: Sampled) -> Counted:
+    intervals = run.samples.intervals
+    seconds = sum(interval.end_monotonic_s - interval.start_monotonic_s for interval in intervals)
+    return Counted(run.board, run.arm, run.run, tuple(interval.amount for interval in intervals), seconds)

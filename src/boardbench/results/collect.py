@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from boardbench.errors import BenchError, RigError
 from boardbench.inventory import Board
-from boardbench.results import fanproof, manifest, record, store, verdict
+from boardbench.results import fanproof, manifest, quantities, record, store, verdict
 from boardbench.results.fetch import DoorLike, announced, fetch
 from boardbench.results.judge import Facts, Rules, judge
 from boardbench.results.problems import Reason
@@ -84,7 +84,8 @@ def finish_attempt(
         wrong = fetch(door, attempt.run, files, partial, board=attempt.board, deadline_s=FETCH_S)
     raw = read_raw(str(attempt.workload["name"]), partial / "workload")
     facts = _facts(attempt, watched, finished, raw)
-    facts = replace(facts, evidence=facts.evidence + fanproof.heating_of(partial, facts, rules.fan))
+    declared = quantities.evidence_in(partial / "workload", rules.workload, joined=not rules.chained)
+    facts = replace(facts, evidence=facts.evidence + declared + fanproof.heating_of(partial, facts, rules.fan))
     reasons = list(judge(partial, facts, rules))
     reasons += [Reason("hash-mismatch", name) for name in wrong]
     if raw.fault is not None:

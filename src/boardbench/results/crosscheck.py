@@ -8,31 +8,13 @@ what clients sent against what nodes answered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from boardbench.results.problems import Reason
+from boardbench.workloads.base import Pair
 
 CODE = "instruments-disagree"
 TOLERANCE = 0.02
 """Relative. Rounding and the edges of an interval stay below it; a wrong column is off by more."""
-
-
-@dataclass(frozen=True)
-class Count:
-    """One number of something, where it comes from, and its unit: only equal units can be compared."""
-
-    source: str
-    value: float
-    unit: str
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The same quantity from two sources that know nothing of each other."""
-
-    what: str
-    parsed: Count
-    independent: Count
 
 
 def disagreements(pairs: Sequence[Pair], tolerance: float = TOLERANCE) -> tuple[Reason, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,25 @@ from typing import Any
 from boardbench.analysis.decisions import NOT_SELECTED, VALID, Decision, Effect, Reading, decide, foretold
 from boardbench.analysis.metrics import value_of
 from boardbench.analysis.rules import Prediction, Rule
+from boardbench.results.doubt import Doubt, by_arm
 from boardbench.results.figures import Figures, figures_of
 
 Counted = Mapping[str, tuple[Path, Mapping[str, Any]]]
 """Name of a cell -> folder and run.json of the attempt that counts."""
 
 
-def decisions(plan: Mapping[str, Any], states: Mapping[str, str], counted: Counted, *, virtual: bool) -> dict[str, Any]:
+def decisions(
+    plan: Mapping[str, Any],
+    states: Mapping[str, str],
+    counted: Counted,
+    doubts: Sequence[Doubt] = (),
+    *,
+    virtual: bool,
+) -> dict[str, Any]:
     """Every rule's verdict and the prediction's, with the numbers, the rule and the domain they hold in.
 
-    `states`: name of a cell -> valid, invalid, missing or not-selected. Pure but for reading the attempts' files.
+    `states`: name of a cell -> valid, invalid, missing or not-selected. `doubts`: what the runs together show against
+    arms; a rule that uses one of them is invalid. Pure but for reading the attempts' files.
     """
     rules = [Rule.of(data) for data in plan["rules"]]
     used = {rule.metric for rule in rules}
@@ -31,7 +40,8 @@ def decisions(plan: Mapping[str, Any], states: Mapping[str, str], counted: Count
         metric["name"]: _readings(plan, states, figures, metric) for metric in plan["metrics"] if metric["name"] in used
     }
     controls = {arm["name"]: arm["control_of"] for arm in plan["arms"] if arm["control_of"] is not None}
-    made = {rule.name: decide(rule, readings[rule.metric], controls) for rule in rules}
+    doubted = by_arm(doubts)
+    made = {rule.name: decide(rule, readings[rule.metric], controls, doubted) for rule in rules}
     baselines = {entry["arm"]: entry["is"] for entry in plan["baselines"]}
     units = {metric["name"]: metric["unit"] for metric in plan["metrics"]}
     prediction = None if plan["prediction"] is None else Prediction.of(plan["prediction"])

@@ -16,6 +16,8 @@ from boardbench.workloads.registry import workload
 
 # The zone that stands for the whole chip, by kind of board: the first one that the log has.
 CHIP_ZONES = ("soc-thermal_celsius", "tj-thermal_celsius")
+# The rail that feeds the whole board: a maximum of another one would be no maximum of the board's.
+INPUT_RAILS = ("VDD_IN_watts",)
 _CUR = re.compile(r"policy(\d+)_cur_khz")
 
 
@@ -70,6 +72,7 @@ def thermal_samples(log: ThermalLog) -> list[ThermalSample]:
             _pick(log, [f"{big}_cur_khz"]),
             _pick(log, [f"{big}_max_khz"]),
             _pick(log, ["npu_cur_hz"]),
+            _pick(log, INPUT_RAILS),
             strict=True,
         )
     ]

@@ -70,6 +70,8 @@ GATES = (
          "look at logs/workload.log of the run"),
     Gate("limits", DURING, "limit-not-in-force", "the memory limit that was asked for",
          "the board's service manager must support memory limits", fatal=False),
+    Gate("guard", DURING, "overheated", "the board's own guard: the hottest that it saw, and whether it ended the load",
+         "see what cools the board; a run that needs this heat needs another 'guard'"),
     Gate("boot-id", AFTER, "rebooted", "boot ids before and after", "look at the supply"),
     Gate("load", AFTER, "workload-failed", "how the workload ended", "look at logs/workload.log of the run"),
     Gate("clock", AFTER, "clock-jump", "wall, boot and monotonic time in the log; the clock's offset before and after",
@@ -80,8 +82,12 @@ GATES = (
          "the raw file was cut, or the workload counts wrongly"),
     Gate("littles-law", AFTER, "littles-law-broken", "concurrency = rate x latency in a closed loop",
          "one of the three was measured over another window"),
+    Gate("answers", AFTER, "nodes-unanswered", "which nodes gave answers, against those that were asked",
+         "look why a node that is registered does not work"),
     Gate("arm-effect", CAMPAIGN, "arm-did-not-take-effect", "equal counters in arms that differ; an impossible control",
          "see whether the arm's setting reached the running workload"),
+    Gate("load-curve", CAMPAIGN, "overload-quoted", "each arm's load against the operating point of its load curve",
+         "judge by the arm at the operating point"),
 )  # fmt: skip
 """In the order in which a person reads them."""
 
@@ -92,5 +98,7 @@ ALWAYS_ASKED = frozenset(
     | {"load", "load-runs"}
 )
 """Every run has evidence of these. A gate that was not even asked has not been passed."""
+ALWAYS_COUNTS = frozenset({"guard"})
+"""Whatever a matrix names: a load that the board itself had to end is no measurement."""
 DEFAULT_GATES = tuple(gate.name for gate in GATES if gate.fatal and gate.when != CAMPAIGN and gate.name != "cache")
 """What counts when a matrix names no gates. Not `cache`: only some workloads start cold."""

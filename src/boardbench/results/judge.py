@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boardbench.results import after, fanproof
-from boardbench.results.gatewords import ALWAYS_ASKED, CODE_OF_GATE
+from boardbench.results import after, fanproof, quantities
+from boardbench.results.gatewords import ALWAYS_ASKED, ALWAYS_COUNTS, CODE_OF_GATE
 from boardbench.results.problems import Reason
 from boardbench.results.raw import ThermalLog, read_thermal
 
 CLOCK_STEP_S = 0.5
 """Between two rows, wall or boot time may differ from monotonic time by this much; more is a jump (or a suspend)."""
 FLOAT_NOISE_S = 1e-3
-COUNTED = "workload/burn.jsonl"
-"""The raw file whose counts are checked here; other workloads bring such evidence themselves."""
+MAX_LATE_GAP_S = 1.0
+"""Where a board's time is scaled, a hole up to this is the host's if the logger says that it was woken late."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Rules:
     zone_types: tuple[str, ...]
     phase: str | None
     raw_files: tuple[str, ...]
+    workload: str
     time_scale: float = 1.0
     chained: bool = False
     pause_s: float = 0.0
@@ -59,6 +60,7 @@ class Rules:
             zone_types=tuple(cool["zone_types"]) if cool else (),
             phase=phase,
             raw_files=tuple(raw_files),
+            workload=plan["workload"]["name"],
             time_scale=plan["time_scale"],
             chained=chain is not None,
             pause_s=chain["gap_s"] / plan["time_scale"] if chain is not None else 0.0,
@@ -85,8 +87,8 @@ def judge(folder: Path, facts: Facts, rules: Rules) -> tuple[Reason, ...]:
         reasons += after.clock_moved(facts.evidence, one_boot=one_boot)
     if "load-runs" in rules.gates:
         reasons += after.load_paused(facts.evidence, facts.window_monotonic_s)
-    if "counts" in rules.gates and (folder / COUNTED).is_file():
-        reasons += after.counts(folder / COUNTED, joined=not rules.chained)
+    declared = quantities.evidence_in(folder / "workload", rules.workload, joined=not rules.chained)
+    reasons += _shut(declared, rules)
     for name in ("thermal.csv", "thermal.meta.json"):
         if not (folder / name).is_file():
             reasons.append(Reason("missing-file", name))
@@ -100,11 +102,15 @@ def judge(folder: Path, facts: Facts, rules: Rules) -> tuple[Reason, ...]:
     return tuple(sorted(set(reasons)))
 
 
-def _gates(facts: Facts, rules: Rules) -> Iterator[Reason]:
-    for entry in facts.evidence:
+def _shut(evidence: Sequence[Mapping[str, Any]], rules: Rules) -> Iterator[Reason]:
+    for entry in evidence:
         gate = str(entry.get("gate"))
-        if entry.get("ok") is not True and gate in rules.gates:
+        if entry.get("ok") is not True and gate in rules.gates | ALWAYS_COUNTS:
             yield Reason(_code(gate, entry), f"{gate}: {entry.get('why') or 'no reason given'}")
+
+
+def _gates(facts: Facts, rules: Rules) -> Iterator[Reason]:
+    yield from _shut(facts.evidence, rules)
     asked = {str(entry.get("gate")) for entry in facts.evidence}
     for gate in sorted(rules.gates & ALWAYS_ASKED - asked):
         yield Reason("gate-not-run", f"{gate}: the run has no evidence of it")
@@ -152,7 +158,8 @@ def _log(log: ThermalLog, facts: Facts, rules: Rules) -> Iterator[Reason]:
     start, end = facts.window_monotonic_s
     clock = log.clock("monotonic_s")
     if "logger" in rules.gates:
-        yield from _coverage(clock, start, end, rules.max_gap_s)
+        lateness = log.clock("lateness_s") if rules.time_scale > 1 else []
+        yield from coverage(clock, start, end, rules.max_gap_s, lateness if len(lateness) == len(clock) else None)
     inside = [index for index, at_s in enumerate(clock) if start <= at_s <= end]
     if "clock" in rules.gates:
         yield from _jumps(log, inside)
@@ -165,16 +172,21 @@ def _log(log: ThermalLog, facts: Facts, rules: Rules) -> Iterator[Reason]:
             yield from fanproof.reasons(log, facts.window_monotonic_s, planned, facts.evidence)
 
 
-def _coverage(clock: Sequence[float], start: float, end: float, max_gap_s: float) -> Iterator[Reason]:
+def coverage(
+    clock: Sequence[float], start: float, end: float, max_gap_s: float, lateness: Sequence[float] | None = None
+) -> Iterator[Reason]:
+    """`lateness`: given where the board's time is scaled; there a row that was only woken late makes no hole."""
     if clock[0] > start + max_gap_s:
         yield Reason("logger-short", f"the log starts {clock[0] - start:.3f} s after the load")
     if clock[-1] < end - max_gap_s:
         yield Reason("logger-short", f"the log ends {end - clock[-1]:.3f} s before the load does")
-    gaps = [
-        (after - before, before)
-        for before, after in itertools.pairwise(clock)
-        if after - before > max_gap_s and after > start and before < end
-    ]
+    gaps = []
+    for index, (before, after_) in enumerate(itertools.pairwise(clock)):
+        hole_s = after_ - before
+        late_s = lateness[index + 1] - lateness[index] if lateness is not None else 0.0
+        only_late = late_s > 0 and hole_s - late_s <= max_gap_s and hole_s <= MAX_LATE_GAP_S
+        if hole_s > max_gap_s and after_ > start and before < end and not only_late:
+            gaps.append((hole_s, before))
     if gaps:
         worst, at_s = max(gaps)
         yield Reason(

@@ -6,16 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from boardbench.results import armeffect
+from boardbench.results import armeffect, loadcurve
+from boardbench.results.doubt import Doubt
 from boardbench.results.raw import read_thermal
+from boardbench.results.sampled import Sampled
 
 
-def warnings(campaign: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """All findings over the campaign's valid runs (`runs`: their run.json objects): board, code and what was seen."""
-    return [*_fans(campaign, runs), *armeffect.warnings(campaign, runs)]
+def doubts(
+    campaign: Path, plan: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], sampled: Sequence[Sampled]
+) -> list[Doubt]:
+    """All findings over the campaign's valid runs: their run.json objects, and what their workloads say."""
+    return [*_fans(campaign, plan, runs), *armeffect.doubts(plan, sampled), *loadcurve.doubts(plan, sampled)]
 
 
-def _fans(campaign: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def _fans(campaign: Path, plan: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> list[Doubt]:
     """Boards whose fanless runs are not hotter than their actively cooled ones: perhaps a fan was not switched.
 
     A board that has not both phases cannot be judged and is not named.
@@ -25,14 +29,15 @@ def _fans(campaign: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, s
         found = _hottest(campaign / "cells" / run["cell"] / f"attempt-{run['attempt']}" / "thermal.csv", run)
         if found is not None and run["phase"] is not None:
             hottest.setdefault(run["boards"][0], {}).setdefault(run["phase"], []).append(found)
-    said: list[dict[str, str]] = []
+    arms = tuple(arm["name"] for arm in plan["arms"] if arm["phase"] is not None)
+    said: list[Doubt] = []
     for board, phases in sorted(hottest.items()):
         if {"active", "fanless"} <= set(phases) and min(phases["fanless"]) <= max(phases["active"]):
             what = (
                 f"a fanless run got no hotter ({min(phases['fanless']):.1f} degC) than an actively cooled one "
                 f"({max(phases['active']):.1f} degC): was the fan switched?"
             )
-            said.append({"board": board, "code": "cooling-not-as-planned", "what": what})
+            said.append(Doubt(board, arms, "cooling-not-as-planned", what))
     return said
 
 

@@ -70,6 +70,7 @@ REASON_CODES = (
     "no-temperature",
     "nodes-unanswered",
     "not-writable",
+    "overheated",
     "overload-quoted",
     "rebooted",
     "secret-found",

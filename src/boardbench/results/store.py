@@ -21,20 +21,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from boardbench.errors import InputError
+from boardbench.secretwords import REGISTRY
 
 JSON_LIMIT_BYTES = 64 * 1024 * 1024
 """A JSON file of ours is never this big: reading stops with an error instead of filling memory."""
 
 
 def to_bytes(value: object) -> bytes:
-    """The one JSON form of `value`: sorted keys, two spaces, UTF-8, final newline. Raises ValueError on NaN."""
-    text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    """The one JSON form of `value`: sorted keys, two spaces, UTF-8, final newline, no known secret.
+
+    Raises ValueError on NaN.
+    """
+    text = json.dumps(REGISTRY.hide_in(value), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8") + b"\n"
 
 
 def canonical_sha256(value: object) -> str:
-    """Hash of the shortest sorted JSON form, so that layout does not matter."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    """Hash of the shortest sorted JSON form, so that layout does not matter; of the value as it is written."""
+    shown = REGISTRY.hide_in(value)
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from boardbench.errors import InputError
-from boardbench.results import audit, decide, plausible, put_back, record, store
+from boardbench.results import audit, decide, loadcurve, plausible, put_back, record, store
+from boardbench.results.sampled import read_all
 
 SCHEMA_VERSION = 1
 NAME = "verdict.json"
@@ -80,6 +81,8 @@ def make(campaign: Path, plan: Mapping[str, Any], ending: Ending) -> dict[str, A
             why = ending.missing.get(cell["name"], otherwise)
             missing.append({"cell": cell["name"], "boards": cell["boards"], "why": why})
     states = [cell["state"] for cell in cells]
+    sampled = read_all(campaign, plan, valid)
+    doubts = plausible.doubts(campaign, plan, valid, sampled)
     return {
         "schema_version": SCHEMA_VERSION,
         "campaign": campaign.name,
@@ -97,11 +100,13 @@ def make(campaign: Path, plan: Mapping[str, Any], ending: Ending) -> dict[str, A
             plan,
             {str(cell["cell"]): str(cell["state"]) for cell in cells},
             counted,
+            doubts,
             virtual=head.get("virtual") is True,
-        ),
+        )
+        | ({"load_curve": curve} if (curve := loadcurve.labels(plan, sampled)) else {}),
         "missing": missing,
         "warnings": [
-            *plausible.warnings(campaign, valid),
+            *(doubt.as_dict() for doubt in doubts),
             *put_back.warnings(campaign),
             *audit.warnings(campaign, plan["cells"]),
         ],

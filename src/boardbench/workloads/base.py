@@ -50,10 +50,41 @@ class ClosedLoop:
 
 
 @dataclass(frozen=True)
+class Count:
+    """One number of something, where it comes from, and its unit: only equal units can be compared."""
+
+    source: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same quantity from two sources that know nothing of each other."""
+
+    what: str
+    parsed: Count
+    independent: Count
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Who was asked to take part, and how many samples came from whom. A registration is no answer."""
+
+    asked: tuple[str, ...]
+    counted: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Samples:
     """A workload's raw output, read. `unit` is what is counted, for example `operations`.
 
     `end_stamp`: the board's clocks when the load ended by itself; None when it did not.
+
+    A workload only declares the quantities that its output yields; None (or empty) is one that it does not. The rules
+    over them are applied to every run of every workload: `total`, its own count of the whole, must be the sum of the
+    intervals; `pairs` must agree; `answers` must come from whom was asked; `closed_loop` must obey Little's law, and
+    its rate is a point of the arm's load curve.
     """
 
     unit: str
@@ -63,6 +94,9 @@ class Samples:
     end_stamp: Mapping[str, float] | None
     virtual: bool
     closed_loop: ClosedLoop | None = None
+    total: float | None = None
+    pairs: tuple[Pair, ...] = ()
+    answers: Answers | None = None
 
     @property
     def window_monotonic_s(self) -> tuple[float, float] | None:
@@ -95,11 +129,16 @@ class Durations:
 
 
 class Workload(Protocol):
-    """One kind of load. Raw output lies in the run's `workload/` folder."""
+    """One kind of load. Raw output lies in the run's `workload/` folder.
+
+    `concurrency_option`: the option that sets how many requests are under way; arms that differ in nothing else are
+    one load curve. None for a load that has no such thing.
+    """
 
     name: str
     harness: Harness
     raw_files: tuple[str, ...]
+    concurrency_option: str | None
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """The command line on the board for run `run`; first element an absolute path."""

@@ -20,6 +20,7 @@ class Burn:
     name: str = "burn"
     harness: Harness = Harness(scripts=(_SCRIPT,))
     raw_files: tuple[str, ...] = (_RAW,)
+    concurrency_option: str | None = None
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """See `Workload.argv`. Option `threads`: `all` or a count."""
@@ -48,6 +49,7 @@ class Burn:
         end_reason = ""
         end_stamp: dict[str, float] | None = None
         virtual: bool | None = None
+        total: float | None = None
         for number, event in enumerate(_events(path), start=1):
             kind = event.get("event")
             where = f"{path}:{number}"
@@ -60,11 +62,12 @@ class Burn:
             elif kind == "end":
                 end_reason = str(event.get("why") or "no reason given")
                 end_stamp = _stamp(event, where)
+                total = _number(event, "operations", where) if "operations" in event else None
             else:
                 raise InputError(f"unknown event {kind!r}", where=where)
         if virtual is None:
             raise InputError("there is no start event", where=str(path))
-        return Samples("operations", tuple(intervals), bool(end_reason), end_reason, end_stamp, virtual)
+        return Samples("operations", tuple(intervals), bool(end_reason), end_reason, end_stamp, virtual, total=total)
 
 
 def _seconds(value: float) -> str:

@@ -7,10 +7,11 @@ from boardbench.workloads.base import Workload
 from boardbench.workloads.burn import Burn
 from boardbench.yamlfile import did_you_mean
 
+KNOWN: dict[str, Workload] = {"burn": Burn()}
+
 
 def workload(name: str) -> Workload:
     """The workload of this name. Raises InputError naming the nearest one."""
-    known: dict[str, Workload] = {"burn": Burn()}
-    if name not in known:
-        raise InputError(f"unknown workload '{name}'", advice=did_you_mean(name, known, kind="workloads"))
-    return known[name]
+    if name not in KNOWN:
+        raise InputError(f"unknown workload '{name}'", advice=did_you_mean(name, KNOWN, kind="workloads"))
+    return KNOWN[name]

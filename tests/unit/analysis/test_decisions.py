@@ -166,4 +166,39 @@ def test_the_number_of_a_control_run_that_does_not_count_is_no_noise() -> None:
     runs = readings({"king": {"active": [100], "fanless": [80]}})
     runs.append(Reading("king", "aa", 1, "invalid", 500.0))
     decision = decide(rule(), runs, {"aa": "active"})
-    assert (decision.verdict, decision.boards[0].noise.source) == ("supported", "unknown")
+    assert (decision.verdict, decision.boards[0].noise.source) == ("invalid", "unknown")
+
+
+def test_a_doubt_about_an_arm_makes_its_rules_invalid_and_keeps_the_numbers() -> None:
+    runs = readings({"king": {"active": [100, 100], "fanless": [80, 80]}, "jack": {"active": [100], "fanless": [80]}})
+    decision = decide(rule(), runs, {}, {("king", "fanless"): "arm-did-not-take-effect: all 31 counters are equal"})
+    assert decision.verdict == "invalid"
+    assert "king: arm-did-not-take-effect: all 31 counters" in decision.whole.why
+    king, jack = decision.boards
+    assert (king.verdict, king.effect, king.arm_n) == ("invalid", 0.8, 2)
+    assert jack.verdict != "invalid"
+    assert foretold(Prediction.of(PREDICTION), decision).verdict == "invalid"
+
+
+@pytest.mark.parametrize("over", ["each", "min", "max", "median"])
+def test_no_board_that_is_asked_hides_a_doubt(over: str) -> None:
+    runs = readings({b: {"active": [100, 100], "fanless": [80, 80]} for b in ("king", "queen", "jack")})
+    asked = rule(over_boards=over)
+    assert decide(asked, runs, {}).verdict == "supported"
+    assert decide(asked, runs, {}, {("queen", "active"): "overload-quoted: ..."}).verdict == "invalid"
+
+
+def test_a_doubt_about_a_control_is_one_about_its_arm_and_one_about_another_arm_is_none() -> None:
+    runs = readings({"king": {"active": [100, 100], "aa": [100, 100], "fanless": [80, 80], "capped": [50, 50]}})
+    controls = {"aa": "active"}
+    assert decide(rule(), runs, controls, {("king", "aa"): "control aa has 0.18 x the rate"}).verdict == "invalid"
+    assert decide(rule(), runs, controls, {("king", "capped"): "no effect"}).verdict == "supported"
+
+
+def test_a_control_without_valid_runs_leaves_no_noise_to_judge_by() -> None:
+    runs = readings({"king": {"active": [100, 100], "aa": [100, "invalid"], "fanless": [80, 80]}})
+    decision = decide(rule(), runs, {"aa": "active"})
+    assert decision.verdict == "invalid"
+    assert "1 of 6; aa#2: invalid" in decision.whole.why
+    left_out = readings({"king": {"active": [100, 100], "aa": ["not-selected"] * 2, "fanless": [80, 80]}})
+    assert decide(rule(), left_out, {"aa": "active"}).verdict == "supported"

@@ -12,7 +12,7 @@ from fake_boards import MATRIX, Fleet, write_project
 from boardbench.matrix import campaign
 from boardbench.matrix.campaign import CampaignOutcome
 from boardbench.report.campaign_report import load_report
-from boardbench.report.decision_text import decision_lines
+from boardbench.report.decision_text import curve_lines, decision_lines
 from boardbench.results import manifest, store
 from boardbench.results.validate import validate
 
@@ -104,3 +104,64 @@ def test_a_run_that_does_not_count_takes_its_rule_with_it(tmp_path: Path, fleet:
     outcome = run(tmp_path, fleet, MATRIX + PROMISES)
     found = decisions(outcome)
     assert (found["rules"][0]["verdict"], found["prediction"]["verdict"]) == ("invalid", "invalid")
+
+
+def same_counters(files: dict[str, bytes]) -> None:
+    """Whatever the arm, the workload counts the same."""
+    lines = [json.loads(line) for line in files["workload/burn.jsonl"].splitlines()]
+    for line in lines:
+        if line["event"] == "interval":
+            line["operations"] = 19.0 + line["index"]
+            line["operations_per_s"] = line["operations"] / (line["end_monotonic_s"] - line["start_monotonic_s"])
+    lines[-1]["operations"] = sum(line["operations"] for line in lines if line["event"] == "interval")
+    files["workload/burn.jsonl"] = "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def test_an_arm_without_effect_makes_the_rules_that_use_it_invalid(tmp_path: Path, fleet: Fleet) -> None:
+    fleet["king"].change_files = same_counters
+    outcome = run(tmp_path, fleet, MATRIX + PROMISES)
+    assert outcome.valid == 4
+    found = decisions(outcome)
+    rule = found["rules"][0]
+    assert (rule["verdict"], found["prediction"]["verdict"]) == ("invalid", "invalid")
+    assert "king: arm-did-not-take-effect: all 31 counters of arm active" in rule["why"]
+    assert [board["verdict"] for board in rule["boards"]] == ["invalid", "supported"]
+    assert rule["boards"][0]["effect"] is not None
+    assert any("arm-did-not-take-effect" in line for line in decision_lines(found))
+
+
+def test_a_control_that_is_nothing_like_its_arm_makes_the_rules_of_this_arm_invalid(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    starts: list[str] = []
+    start = fleet["king"].verb_start
+
+    def verb_start(args: Any) -> Any:
+        starts.append(args["run"])
+        return start(args)
+
+    def slow_first(files: dict[str, bytes]) -> None:
+        if len(starts) != 1:
+            return
+        lines = [json.loads(line) for line in files["workload/burn.jsonl"].splitlines()]
+        for line in lines:
+            for key in {"operations", "operations_per_s"} & set(line):
+                line[key] *= 0.18
+        files["workload/burn.jsonl"] = "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+    fleet["king"].verb_start = verb_start  # type: ignore[method-assign]
+    fleet["king"].change_files = slow_first
+    outcome = run(tmp_path, fleet, MATRIX + PROMISES + "controls: [{name: active-aa, of: active}]\n")
+    rule = decisions(outcome)["rules"][0]
+    assert rule["verdict"] == "invalid"
+    assert "control active-aa has" in rule["why"]
+    assert "5.56 x the rate of active" in rule["why"]
+
+
+def test_the_points_of_a_load_curve_are_shown_and_those_of_overload_marked() -> None:
+    point = {"board": "king", "configuration": "c", "concurrency": 12, "rate_per_s": 386.9}
+    curve = [{**point, "arm": "l12", "regime": "operating-point"}, {**point, "arm": "l32", "regime": "overload"}]
+    first, second = curve_lines({"load_curve": curve})
+    assert first == "load king, l12: 386.9 per s with 12 under way: operating-point"
+    assert "[bold yellow]overload[/]" in second
+    assert list(curve_lines({"rules": []})) == []

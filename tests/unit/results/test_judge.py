@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from boardbench.results import record
-from boardbench.results.judge import Facts, Rules, judge
+from boardbench.results.judge import Facts, Rules, coverage, judge
 
 ATTEMPT = "cells/003-fanless-king/attempt-1"
 
@@ -91,6 +91,16 @@ def test_a_hole_in_the_log_is_a_gap(case: tuple[Path, Facts, Rules]) -> None:
     assert judge(folder, facts, strict) == ()
     rows(folder, lambda index, row: None if 30 <= index <= 62 and index % 8 else row)
     assert codes(folder, facts, strict) == {"logger-gap"}
+
+
+def test_a_row_that_was_woken_late_leaves_no_hole_where_time_is_scaled() -> None:
+    clock = [0.0, 0.1, 0.2, 1.0, 1.1]
+    late = [0.0, 0.0, 0.0, 0.7, 0.0]
+    assert list(coverage(clock, 0.05, 1.05, 0.5, late)) == []
+    assert [reason.code for reason in coverage(clock, 0.05, 1.05, 0.5)] == ["logger-gap"]
+    # Too late for any excuse, or not late at all: rows are missing.
+    assert [reason.code for reason in coverage([0.0, 0.1, 1.3], 0.05, 1.2, 0.5, [0.0, 0.0, 1.1])] == ["logger-gap"]
+    assert [reason.code for reason in coverage(clock, 0.05, 1.05, 0.5, [0.0] * 5)] == ["logger-gap"]
 
 
 def test_a_log_that_ends_before_the_load_is_short(case: tuple[Path, Facts, Rules]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from boardbench.results import answers, crosscheck, put_back
-from boardbench.results.crosscheck import Count, Pair
+from boardbench.workloads.base import Count, Pair
 
 
 def details(planned: list[str], came: dict[str, int]) -> list[str]:

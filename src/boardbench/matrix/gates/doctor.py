@@ -9,9 +9,10 @@ from boardbench import crew
 from boardbench.errors import BenchError
 from boardbench.inventory import Board, Inventory
 from boardbench.matrix.gates import before
-from boardbench.matrix.gates.evidence import Evidence
+from boardbench.matrix.gates.evidence import Evidence, passed
 from boardbench.matrix.gates.keeper import fresh, idle_of, look, standing
 from boardbench.matrix.gates.limits import Limits
+from boardbench.matrix.leftovers import Left, look_through
 from boardbench.results.fetch import DoorLike
 from boardbench.results.gatewords import BY_NAME, DEFAULT_GATES
 
@@ -52,12 +53,13 @@ def examine(
 ) -> Diagnosis:  # fmt: skip
     """Ask all boards at once and judge what they say. Changes nothing on them."""
 
-    def ask(board: Board) -> before.Look:
+    def ask(board: Board) -> tuple[before.Look, Left]:
         with open_door(board) as door:
-            return look(door, board.name, hashes=True)
+            return look(door, board.name, hashes=True), look_through(door)
 
     outcomes = crew.each(boards, ask)
-    looks = {name: found for name, found in outcomes.items() if not isinstance(found, BenchError)}
+    looks = {name: found[0] for name, found in outcomes.items() if not isinstance(found, BenchError)}
+    left = {name: found[1] for name, found in outcomes.items() if not isinstance(found, BenchError)}
     lost = {name: found for name, found in outcomes.items() if isinstance(found, BenchError)}
     by_name = {board.name: board for board in boards}
     held = standing(inventory, by_name, looks)
@@ -67,9 +69,16 @@ def examine(
         limits = Limits.of(board)
         # At rest now is all that is known here: only a declared idle temperature can be compared with.
         idle = idle_of(limits, None) if limits.idle_celsius is None else idle_of(limits, found)
-        evidence = [*fresh(found, board, limits, idle), before.cache(found), *held[name]]
+        evidence = [*fresh(found, board, limits, idle), before.cache(found), *held[name], _leftovers(left[name])]
         findings += [_finding(name, entry, frozenset(required)) for entry in sorted(evidence, key=_place)]
     return Diagnosis(tuple(findings), lost)
+
+
+def _leftovers(left: Left) -> Evidence:
+    """What a dead campaign left changed, and who holds the board now. It stops nobody: the next one puts it back."""
+    holder = left.holder
+    held = [] if holder is None else [f"held by {holder.get('owner')}@{holder.get('host')}"]
+    return passed("leftovers", left.as_dict(), "; ".join([*held, *filter(None, [left.says()])]))
 
 
 def _place(entry: Evidence) -> int:

@@ -116,11 +116,18 @@ class Keeper:
         shut = [(board, entry) for board, entries in self.held.items() for entry in entries if not entry["ok"]]
         return [(board, f"{entry['gate']}: {entry['why']}") for board, entry in shut]
 
-    def before_run(self, door: DoorLike, board: Board, run: str) -> tuple[Evidence, ...]:
-        """Evidence of all gates before a run that is prepared (its logger runs). Raises the door's errors."""
+    def before_run(self, door: DoorLike, board: Board, run: str, load: object = None) -> tuple[Evidence, ...]:
+        """Evidence of all gates before a run that is prepared (its logger runs). Raises the door's errors.
+
+        `load`: what `prepare` saw of other people's load while it started the logger, so that it need not be watched
+        for again.
+        """
         limits = self.limits.get(board.name) or Limits.of(board)
         for left in range(TRIES - 1, -1, -1):
-            found = look(door, board.name, except_runs=[run])
+            seen = isinstance(load, Mapping)
+            found = look(door, board.name, except_runs=[run], sample_s=0.0 if seen else SAMPLE_S)
+            if seen:
+                found, load = {**found, "load": load}, None
             if not left or before.quiet(found, limits)["ok"]:
                 break
         idle = self.idle.get(board.name, (None, "it was not there when the campaign began"))
