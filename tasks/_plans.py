@@ -83,8 +83,11 @@ def payload_bytes(plan: Any) -> int:
 
 
 def globs_of(given: str) -> tuple[str, ...]:
-    """`"001-*,*-king"` as globs."""
-    return tuple(glob.strip() for glob in given.split(",") if glob.strip())
+    """`"001-*,*-king"` as globs; none when nothing is given. Raises InputError for commas and spaces alone."""
+    found = tuple(glob.strip() for glob in given.split(",") if glob.strip())
+    if given and not found:
+        raise InputError(f"'{given}' names no cell", where="--cells", advice="--list-cells shows all")
+    return found
 
 
 def cell_list(plan: Any, globs: Sequence[str], *, json: bool) -> int:

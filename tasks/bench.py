@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from invoke import Context
@@ -35,7 +37,7 @@ def run_matrix(
             rig.inventory,
             rig.boards,
             results_dir=results_dir(),
-            open_door=lambda board: Door.open(board, rig.inventory.known_hosts),
+            open_door=lambda board: Door.open(board, rig.inventory.known_hosts, stay=True),
             on_progress=display,
             operator=operator(confirm_phase),
             argv=["inv", *sys.argv[1:]],
@@ -50,8 +52,21 @@ def summary(outcome: Any) -> str:
     if outcome.not_selected:
         counts += f" ({outcome.not_selected} not selected)"
     lines = [f"{counts}: {outcome.path}"]
+    lines += uncounted(outcome.path)
     lines += [f"{board}: not proved to be as it was: {why}" for board, why in sorted(outcome.not_restored.items())]
     return "\n".join(lines)
+
+
+def uncounted(campaign: Path) -> list[str]:
+    """How many runs do not count and why, most frequent word first; nothing when all count. Also retried ones."""
+    from boardbench.results import store, verdict
+
+    made: dict[str, Any] = store.read_object(campaign / verdict.NAME)
+    runs = [attempt for cell in made["cells"] for attempt in cell["attempts"]]
+    bad = [attempt for attempt in runs if not attempt["valid"]]
+    words = Counter(word for run in bad for word in sorted({reason["code"] for reason in run["invalid_reasons"]}))
+    why = ", ".join(f"{word} {count}" for word, count in words.most_common())
+    return [f"{len(bad)} of {len(runs)} runs do not count: {why}"] if bad else []
 
 
 @verb(

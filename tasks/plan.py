@@ -26,13 +26,14 @@ def plan(
     json: bool = False,
 ) -> int:
     """Show what a matrix will run: arms, cells in order, gates, rules, prediction, time; --lock writes it down."""
+    from boardbench import program
     from boardbench.matrix import lock as locking
     from boardbench.report.plan_text import print_plan
     from tasks._files import results_dir
     from tasks._plans import asked, offline_plan, payload_bytes
 
     made = offline_plan(asked(matrix, set_ or (), ""), inventory, limit)
-    size = payload_bytes(made)
+    size, side = payload_bytes(made), len(program.build().data) * len(made.boards)
     path = locking.lock(made, results_dir()) if lock else None
     if json:
         emit(
@@ -41,11 +42,12 @@ def plan(
                 "caveat": made.caveat,
                 "estimated_s": made.estimated_s,
                 "payload_bytes_at_most": size,
+                "program_bytes_at_most": side,
                 "locked": None if path is None else str(path),
             }
         )
         return ExitCode.OK
-    print_plan(made, size)
+    print_plan(made, size, side)
     if path is not None:
         note(f"locked: {path}")
     return ExitCode.OK

@@ -40,6 +40,14 @@ def test_a_plan_needs_a_matrix_and_a_locked_one_takes_no_set() -> None:
         asked("", ["cooling=active"], "plan.json")
 
 
+def test_globs_that_name_no_cell_are_no_wish_for_all_of_them() -> None:
+    assert globs_of("") == ()
+    assert globs_of("001-*, *-king") == ("001-*", "*-king")
+    for given in (",", " ", " , "):
+        with pytest.raises(InputError, match="names no cell"):
+            globs_of(given)
+
+
 def test_the_projects_matrix_is_planned_without_any_board(capsys: pytest.CaptureFixture[str]) -> None:
     plan = offline_plan(asked("thermal", ["cooling=fanless"], ""), "", "king")
     assert [cell.name for cell in plan.cells] == ["001-fanless-king"]

@@ -29,7 +29,8 @@ class Note:
 class Gap:
     """The time between the loads of two waves that follow each other, and its parts, which add up to it.
 
-    `cooling_s`: the start gate was waited for. `waits_s`: fans were switched from outside the board, perhaps by hand.
+    `start_s` ends where the load begins, not where its program does. `cooling_s`: the start gate was waited for.
+    `waits_s`: fans were switched from outside the board, perhaps by hand.
     """
 
     after_wave: int
@@ -140,32 +141,42 @@ def _pairs(waves: Sequence[_Wave | None]) -> list[tuple[_Wave, _Wave]]:
 
 def _gap(before: _Wave, after: _Wave, runs: Mapping[str, Mapping[str, Any]]) -> Gap | None:
     ends = [at + length for run, at in before.started_s.items() if (length := _load_s(runs.get(run))) is not None]
-    if not ends or not before.collected_s or not after.prepare_s or not after.start_s or not after.started_s:
+    begins = [at + lead for run, at in after.started_s.items() if (lead := _lead_s(runs.get(run))) is not None]
+    if not ends or not before.collected_s or not after.prepare_s or not after.start_s or not begins:
         return None
     end_s, collected_s, prepare_s = max(ends), max(before.collected_s), min(after.prepare_s)
     # The barrier: the first load starts when the last board is prepared.
-    start_s, started_s = min(after.start_s), min(after.started_s.values())
+    start_s, begin_s = min(after.start_s), min(begins)
     found = [runs[run] for run in after.started_s if run in runs]
     cooling_s = min(max((_cooled_s(run) for run in found), default=0.0), max(0.0, start_s - prepare_s))
     return Gap(
         after_wave=before.wave,
-        total_s=started_s - end_s,
+        total_s=begin_s - end_s,
         collect_s=collected_s - end_s,
         waits_s=after.waits_s,
         prepare_s=start_s - collected_s - after.waits_s - cooling_s,
         cooling_s=cooling_s,
-        start_s=started_s - start_s,
+        start_s=begin_s - start_s,
     )
 
 
+def _lead_s(run: Mapping[str, Any] | None) -> float | None:
+    """From the board's word that the program runs to the start of its load, by the board's own clock."""
+    return _since_start_s(run, 0)
+
+
 def _load_s(run: Mapping[str, Any] | None) -> float | None:
-    """From the board's word that the load runs to the end of its last interval, by the board's own clock."""
+    """From the board's word that the program runs to the end of its load's last interval, by the board's own clock."""
+    return _since_start_s(run, 1)
+
+
+def _since_start_s(run: Mapping[str, Any] | None, edge: int) -> float | None:
     if run is None:
         return None
     window, started = run["load_window_monotonic_s"], run["started"]["board"]
     if not isinstance(window, Sequence) or "monotonic_s" not in started:
         return None
-    return float(window[1]) - float(started["monotonic_s"])
+    return float(window[edge]) - float(started["monotonic_s"])
 
 
 def _cooled_s(run: Mapping[str, Any]) -> float:

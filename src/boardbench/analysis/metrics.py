@@ -34,6 +34,9 @@ SOURCES: Mapping[str, Source] = {
     "max-temperature": Source(
         "highest chip temperature inside the load window", {"degC": 1.0}, _heat(lambda hot: hot.soc_max_celsius)
     ),
+    "max-power": Source(
+        "highest power of the board's input inside the load window", {"W": 1.0}, _heat(lambda hot: hot.power_max_watts)
+    ),
     "median-clock": Source("median clock of the big cores", _MHZ, _heat(lambda hot: hot.cpu_median_mhz)),
     "min-clock": Source("lowest clock of the big cores", _MHZ, _heat(lambda hot: hot.cpu_min_mhz)),
     "throttle-onset": Source(

@@ -21,6 +21,7 @@ class ThermalSample:
     big_core_cur_khz: float | None
     big_core_max_khz: float | None
     npu_cur_hz: float | None
+    input_watts: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Heat:
     throttled: bool | None
     throttle_onset_s: float | None
     notes: tuple[str, ...]
+    power_max_watts: float | None = None
 
 
 def throughput(intervals: Sequence[RateInterval]) -> Throughput | None:
@@ -115,6 +117,7 @@ def heat(samples: Sequence[ThermalSample], window: tuple[float, float], time_sca
     soc = [s.soc_celsius for s in inside if s.soc_celsius is not None]
     cpu = [s.big_core_cur_khz / 1000.0 for s in inside if s.big_core_cur_khz is not None]
     npu = [s.npu_cur_hz / 1e6 for s in inside if s.npu_cur_hz is not None]
+    watts = [s.input_watts for s in inside if s.input_watts is not None]
     limits = [s.big_core_max_khz for s in samples if s.big_core_max_khz is not None]
     currents = [s.big_core_cur_khz for s in samples if s.big_core_cur_khz is not None]
     top_khz = max(limits or currents, default=None)
@@ -135,6 +138,7 @@ def heat(samples: Sequence[ThermalSample], window: tuple[float, float], time_sca
         throttled=throttled,
         throttle_onset_s=None if onset is None else (onset - start) * time_scale,
         notes=tuple(notes),
+        power_max_watts=max(watts, default=None),
     )
 
 

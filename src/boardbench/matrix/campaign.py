@@ -14,7 +14,7 @@ from pathlib import Path
 from boardbench import locations
 from boardbench.errors import BenchError, InputError
 from boardbench.inventory import Board, Inventory
-from boardbench.matrix import lease, preflight
+from boardbench.matrix import lease, preflight, waking
 from boardbench.matrix.catch_up import catch_up
 from boardbench.matrix.cooling import Operator, drivers_of
 from boardbench.matrix.ending import facts_after, put_back
@@ -25,8 +25,6 @@ from boardbench.matrix.lease import Holder
 from boardbench.matrix.load import Matrix, choose_boards, load_matrix
 from boardbench.matrix.opening import Opening
 from boardbench.matrix.plan import Cell, Plan, make_plan
-from boardbench.matrix.power.options import power_of
-from boardbench.matrix.power.recovery import Recovery
 from boardbench.matrix.progress import OnProgress, Phase, Progress, silent
 from boardbench.matrix.progress_file import ProgressFile
 from boardbench.matrix.resume import Past, Standing, check_payloads, check_plan, matrix_file, read, reopen
@@ -84,6 +82,10 @@ class Wishes:
     steal_why: str | None = None
     timings: Timings = field(default_factory=Timings)
 
+    def teller(self, phase: Phase) -> Callable[[str, str], None]:
+        """Tells (what happens, board) as progress in this phase."""
+        return lambda what, board: self.on_progress(Progress(phase, what, board))
+
 
 class Interrupted(KeyboardInterrupt):
     """A campaign that was stopped in good order: its boards are put back, and it can be resumed."""
@@ -118,17 +120,18 @@ def run(
     wishes = Wishes(open_door, on_progress, operator, argv, payloads_dir, steal_why, timings or Timings())
     loaded = _matrix_of(matrix)
     with Stops(RESUME_COMMAND) as stops:
-        start = _Start(loaded, inventory, choose_boards(loaded, boards, inventory.groups), wishes)
+        holder = Holder.here(store.campaign_name(), steal_why)
+        start = _Start(loaded, inventory, choose_boards(loaded, boards, inventory.groups), wishes, holder)
         if isinstance(matrix, Plan) and matrix.sha256 != start.plan.sha256:
             raise InputError(
                 "the plan was made for other boards or another time scale", where=str(loaded.path), advice="plan again"
             )
-        opening = start.opening(store.campaign_name(), cells)
+        opening = start.opening(cells)
         folder, errors = _open(opening, results_dir, wishes)
         with Journal(folder / store.JOURNAL) as journal:
             journal.note("planned", plan_sha256=start.plan.sha256, cells=len(start.plan.cells))
             bench = start.bench(folder, opening.holder, journal, stops, [*start.lost, *errors])
-            return _Campaign(bench, start.lost, errors, None).run()
+            return _Campaign(bench, start.woken, errors, None).run()
 
 
 def resume(
@@ -156,15 +159,16 @@ def resume(
         stops.doing = "the resume"
         _let_loads_end(past, float(past.plan["wall_time"]["duration_s"]), on_progress)
         boards = [board for board in inventory.select(",".join(past.boards)) if board.name in past.boards]
-        start = _Start(loaded, inventory, sorted(boards, key=lambda board: past.boards.index(board.name)), wishes)
+        holder = Holder.here(folder.name, steal_why)
+        boards = sorted(boards, key=lambda board: past.boards.index(board.name))
+        start = _Start(loaded, inventory, boards, wishes, holder)
         check_plan(past, start.plan)
         check_payloads(past, start.payloads)
-        holder = Holder.here(folder.name, steal_why)
         taken = start.hold(holder)
         journal.note("resumed", pending=sorted(past.pending), done=sorted(past.standing.valid))
         reopen(past, holder, list(argv), taken.stolen_from(steal_why))
         bench = start.bench(folder, holder, journal, stops, [*start.lost, *taken.errors])
-        return _Campaign(bench, start.lost, taken.errors, past).run()
+        return _Campaign(bench, start.woken, taken.errors, past).run()
 
 
 def _let_loads_end(past: Past, window_s: float, on_progress: OnProgress) -> None:
@@ -186,33 +190,34 @@ def _matrix_of(given: Path | Matrix | Plan) -> Matrix:
 class _Start:
     """The way from a matrix to boards that are proved to be the right ones. Asks, and changes nothing."""
 
-    def __init__(self, matrix: Matrix, inventory: Inventory, boards: Sequence[Board], wishes: Wishes) -> None:
-        self.inventory = inventory
-        self.wishes = wishes
+    def __init__(
+        self, matrix: Matrix, inventory: Inventory, boards: Sequence[Board], wishes: Wishes, holder: Holder
+    ) -> None:
+        self.inventory, self.wishes, self.holder = inventory, wishes, holder
         self.boards = {board.name: board for board in boards}
+        # A mistake in the inventory, about fans or about power, is told before anything is touched.
         self.drivers = drivers_of(boards, matrix.phases, wishes.operator)
-        for board in boards:
-            power_of(board)  # a mistake in the inventory is told before anything is touched
         folder = wishes.payloads_dir or locations.project_dir() / "payloads"
         payloads = {name: load_payload(folder / name) for name in (matrix.workload, matrix.logger.payload)}
         self.payloads = {name: preflight.payload_files(payload) for name, payload in payloads.items()}
         wishes.on_progress(Progress(Phase.FACTS, f"asking {len(boards)} boards for their facts"))
-        self.met, self.lost = preflight.meet(boards, wishes.open_door, list(payloads.values()))
+        self.woken = waking.meet(boards, wishes.open_door, list(payloads.values()), holder, wishes.teller(Phase.LOST))
+        self.met, self.lost = self.woken.met, self.woken.lost
         self.virtual, scale = preflight.check(self.boards, self.met)
         self.plan = make_plan(matrix, boards, scale)
         self.keeper = preflight.keeper(self.plan, self.inventory, self.boards, self.met)
         for name, what in self.keeper.warnings():
             wishes.on_progress(Progress(Phase.FACTS, f"warning: {what}", name))
 
-    def opening(self, campaign: str, cells: Sequence[str]) -> Opening:
-        """A new campaign of this name, of those of its cells that a glob of `cells` fits (none given: of all)."""
+    def opening(self, cells: Sequence[str]) -> Opening:
+        """A new campaign, of those of its cells that a glob of `cells` fits (none given: of all)."""
         return Opening(
             plan=self.plan,
             boards=self.boards,
             met=self.met,
             lost=self.lost,
             virtual=self.virtual,
-            holder=Holder.here(campaign, self.wishes.steal_why),
+            holder=self.holder,
             inventory=self.inventory,
             operator=self.wishes.operator,
             argv=self.wishes.argv,
@@ -250,7 +255,7 @@ class _Start:
 
 def _hold(holder: Holder, boards: Sequence[Board], wishes: Wishes) -> lease.Taken:
     wishes.on_progress(Progress(Phase.LEASE, "taking the boards"))
-    return lease.take_all(holder, boards, wishes.timings.lease_ttl_s, wishes.open_door)
+    return lease.take_all(holder, boards, wishes.timings.lease_ttl_s, wishes.open_door, wishes.teller(Phase.LEASE))
 
 
 def _open(opening: Opening, results_dir: Path, wishes: Wishes) -> tuple[Path, Mapping[str, BenchError]]:
@@ -274,18 +279,16 @@ class _Campaign:
     """The run loop. State: why boards are out, why cells have no run, what is true on the boards."""
 
     def __init__(
-        self, bench: Bench, lost: Mapping[str, BenchError], not_held: Mapping[str, BenchError], past: Past | None
+        self, bench: Bench, woken: waking.Woken, not_held: Mapping[str, BenchError], past: Past | None
     ) -> None:
         self.bench = bench
         self.past = past
         self.standing = past.standing if past is not None else Standing(bench.plan.matrix.attempts)
-        self.out = {name: f"not reached at the start: {error}" for name, error in lost.items()}
+        self.out = {name: f"not reached at the start: {error}" for name, error in woken.lost.items()}
         self.out |= {name: f"not reached for the lease: {error}" for name, error in not_held.items()}
         self.unsettled: dict[str, str] = {}
-        self.quarantined: dict[str, str] = {}
-        self.recovery = Recovery.of(
-            bench.boards, bench.open_door, bench.journal, lambda what, board: self._tell(Phase.LOST, what, board)
-        )
+        self.recovery = woken.go_on(bench.journal, lambda what, board: self._tell(Phase.LOST, what, board))
+        self.quarantined = dict(self.recovery.quarantined)
         self.missing: dict[str, str] = {}
         self.floor = Floor()
         self.not_restored: dict[str, str] = {}
@@ -297,7 +300,10 @@ class _Campaign:
         try:
             self.bench.journal.note("lease", boards=[board.name for board in self._active()])
             self._catch_up()
-            self._waves()
+            try:
+                self._waves()
+            finally:
+                self.floor.close_doors()
             self.interrupted = False
         except KeyboardInterrupt:
             stops.wanted = stops.wanted or "a stop"
@@ -333,7 +339,7 @@ class _Campaign:
         selected = store.read_object(self.bench.folder / "campaign.json").get("selected_cells")
         waves = self.bench.plan.chosen_waves(selected if isinstance(selected, list) else None)
         for index, cells in enumerate(waves):
-            eta_s = self.bench.plan.estimated_s * (len(waves) - index) / len(waves)
+            eta_s = self.bench.plan.estimated_s * (len(waves) - index) / len(self.bench.plan.waves)
             self._wave(cells, eta_s)
 
     def _wave(self, cells: Sequence[Cell], eta_s: float) -> None:
@@ -372,7 +378,7 @@ class _Campaign:
     def _close(self) -> CampaignOutcome:
         """facts-after, verdict, manifest. After an interruption without the facts: nobody wants to wait for them."""
         if not self.interrupted:
-            facts_after(self.bench, self._active())
+            facts_after(self.bench, [board for board in self._active() if board.name not in self.floor.away])
         self.bench.journal.note("closed", interrupted=self.interrupted)
         ending = Ending(self.missing, self.interrupted, self.not_restored)
         made = collect.close(self.bench.folder, ending)

@@ -9,6 +9,7 @@ from boardbench import crew
 from boardbench.errors import BenchError, BugError
 from boardbench.inventory import Board
 from boardbench.matrix import run_cell
+from boardbench.matrix.contact import enter
 from boardbench.matrix.progress import Phase, Progress
 from boardbench.matrix.resume import Past
 from boardbench.matrix.run_cell import Bench
@@ -49,7 +50,7 @@ def _settle(bench: Bench, board: Board, pending: Mapping[str, Attempt]) -> tuple
     """
     whole: list[Attempt] = []
     mine = {run: attempt for run, attempt in pending.items() if attempt.board == board.name}
-    with run_cell.enter(bench, board) as door:
+    with enter(bench, board) as door:
         bench.holder.renew(door, board.name, bench.hold_s)
         answer = door.call("staged", {}, deadline_s=bench.timings.restore_s)
         scopes = door.call("scopes", {}, deadline_s=bench.timings.restore_s).get("scopes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from boardbench import crew
-from boardbench.errors import BenchError
+from boardbench.errors import BenchError, UnreachableError
 from boardbench.inventory import Board
 from boardbench.matrix import lease, preflight
 from boardbench.matrix.cooling.back import fans_back
@@ -16,18 +16,26 @@ from boardbench.results import store
 
 
 def put_back(bench: Bench, boards: Sequence[Board], floor: Floor) -> dict[str, str]:
-    """Restore these boards, forget what nobody will collect, give them back; by board, why that is not proved."""
+    """Restore these boards, forget what nobody will collect, give them back; by board, why that is not proved.
+
+    A board that does not answer is waited for once: its hold ends by itself, as soon as nobody renews it.
+    """
     bench.on_progress(Progress(Phase.RESTORE, "putting the boards back as they were"))
     bench.journal.note("restore", boards=[board.name for board in boards])
     not_restored: dict[str, str] = {}
+    away: dict[str, BenchError] = {}
     try:
         not_restored |= fans_back(bench, floor.phases)
         for name, outcome in crew.each(boards, lambda board: _restore_one(bench, board, floor)).items():
             if outcome is not None:
                 not_restored[name] = str(outcome)
+            if isinstance(outcome, UnreachableError):
+                away[name] = outcome
+                floor.away.add(name)
     finally:
         bench.heart.stop()
-        errors = lease.release_all(bench.holder, boards, bench.open_door)
+        here = [board for board in boards if board.name not in away]
+        errors = away | lease.release_all(bench.holder, here, bench.open_door)
         bench.journal.note(
             "restored",
             not_restored=not_restored,

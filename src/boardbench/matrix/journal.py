@@ -15,6 +15,7 @@ from typing import Self
 
 from boardbench.errors import InputError
 from boardbench.results import store
+from boardbench.secretwords import REGISTRY
 
 
 class Journal:
@@ -68,7 +69,7 @@ class Journal:
                 "wall_unix_s": round(time.time(), 3),
                 "monotonic_s": round(time.monotonic(), 3),
                 "event": event,
-                "fields": fields,
+                "fields": REGISTRY.hide_in(fields),
             }
             data = json.dumps(line, sort_keys=True, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
             written = 0

@@ -14,6 +14,7 @@ from boardbench.errors import InputError
 from boardbench.inventory import Board
 from boardbench.matrix.arms import Arm, Choice, Control, arms_of
 from boardbench.matrix.factors import Factor, Setting, check_targets, factors_of, restricted, settings_of
+from boardbench.matrix.guard import Guard
 from boardbench.matrix.promises import Baseline, Metric, promises_of
 from boardbench.results.gatewords import DEFAULT_GATES
 
@@ -31,7 +32,10 @@ class Cool:
 
 @dataclass(frozen=True)
 class Logger:
-    """The thermal logger; `max_gap_periods`: a longer hole between two rows makes the run invalid."""
+    """The thermal logger; `max_gap_periods`: a longer hole between two rows makes the run invalid.
+
+    Two periods are one row that is missing; the half is for a row that comes late.
+    """
 
     payload: str
     period_s: float
@@ -71,6 +75,7 @@ class Matrix:
     seed: int
     attempts: int
     cool: Cool | None
+    guard: Guard | None
     settings: tuple[Setting, ...]
     logger: Logger
     metrics: tuple[Metric, ...]
@@ -109,7 +114,7 @@ def load_matrix(path: Path) -> Matrix:
     _check_controls(document, arms)
     promises = promises_of(document, [arm.name for arm in arms])
     workload = dict(data["workload"])
-    cool = data.get("cool")
+    cool, guard = data.get("cool"), data.get("guard")
     return Matrix(
         path=path,
         file_sha256=hashlib.sha256(yamlfile.read_bytes(path)).hexdigest(),
@@ -135,6 +140,7 @@ def load_matrix(path: Path) -> Matrix:
         seed=data.get("seed", 0),
         attempts=data.get("attempts", 1),
         cool=Cool(tuple(cool["zone_types"]), float(cool["below_celsius"]), float(cool["timeout_s"])) if cool else None,
+        guard=Guard(tuple(guard["zone_types"]), float(guard["above_celsius"])) if guard else None,
         settings=settings,
         logger=_logger(data.get("logger", {})),
         metrics=promises.metrics,
@@ -241,5 +247,5 @@ def _check_controls(document: yamlfile.Document, arms: Sequence[Arm]) -> None:
 
 def _logger(data: Mapping[str, Any]) -> Logger:
     return Logger(
-        data.get("payload", "thermal-logger"), float(data.get("period_s", 1.0)), float(data.get("max_gap_periods", 5.0))
+        data.get("payload", "thermal-logger"), float(data.get("period_s", 1.0)), float(data.get("max_gap_periods", 2.5))
     )

@@ -12,6 +12,7 @@ from boardbench.errors import InputError
 from boardbench.inventory import Board
 from boardbench.matrix.arms import Arm, blocks_of
 from boardbench.matrix.factors import Setting
+from boardbench.matrix.guard import Guard, guards_of
 from boardbench.matrix.levels import level_settings
 from boardbench.matrix.load import Matrix
 from boardbench.matrix.order import caveat, order_waves
@@ -20,6 +21,8 @@ from boardbench.results import store
 SCHEMA_VERSION = 1
 MIN_LOGGER_PERIOD_S = 0.1
 """Wall seconds: a logger that samples faster than this loads the board that it watches."""
+SCALED_GAP_S = 0.5
+"""Wall seconds: on boards whose time is scaled a shorter hole in the log is never held against a run."""
 OVERHEAD_S = 20.0
 """Wall seconds of a wave beside cooling and load (connections, logger start, fetch): for the estimate only."""
 
@@ -45,6 +48,7 @@ class Plan:
     time_scale: float
     arms: tuple[Arm, ...]
     cells: tuple[Cell, ...]
+    guards: Mapping[str, Guard]
 
     @property
     def waves(self) -> tuple[tuple[Cell, ...], ...]:
@@ -62,8 +66,13 @@ class Plan:
 
     @property
     def max_gap_s(self) -> float:
-        """The longest hole in the log that a run may have, in wall seconds."""
-        return self.logger_period_s * self.matrix.logger.max_gap_periods
+        """The longest hole in the log that a run may have, in wall seconds.
+
+        Where boards' time runs faster, a wall period is the least that a host can hold, not what the matrix wants, and
+        a hole of a few of them is the host's doing.
+        """
+        gap_s = self.logger_period_s * self.matrix.logger.max_gap_periods
+        return max(gap_s, SCALED_GAP_S) if self.time_scale > 1 else gap_s
 
     @property
     def estimated_s(self) -> float:
@@ -136,6 +145,7 @@ class Plan:
             "order": {"kind": matrix.order, "seed": matrix.seed},
             "attempts": matrix.attempts,
             "cool": None if cool is None else {**asdict(cool), "zone_types": list(cool.zone_types)},
+            "guard": {name: guard.body() for name, guard in self.guards.items()},
             "settings": [{"resource": s.resource, "args": dict(s.args)} for s in matrix.settings],
             "logger": {
                 "payload": matrix.logger.payload,
@@ -202,4 +212,4 @@ def make_plan(matrix: Matrix, boards: Sequence[Board], time_scale: float = 1.0) 
             number = len(cells) + 1
             name = f"{number:03d}-{arm.name}-{board}"
             cells.append(Cell(number, name, wave, arm.name, repetition, (board,)))
-    return Plan(matrix, tuple(names), time_scale, arms, tuple(cells))
+    return Plan(matrix, tuple(names), time_scale, arms, tuple(cells), guards_of(matrix.guard, boards))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from boardbench.secretwords import REGISTRY
+
 
 class Phase(StrEnum):
     """Where a campaign, or one board in it, stands."""
@@ -25,7 +27,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Progress:
-    """One piece of news. `board` is None when it is about all boards; `eta_s` is wall seconds to the campaign's end."""
+    """One piece of news, without known secrets.
+
+    `board` is None when it is about all boards; `eta_s` is wall seconds to the campaign's end.
+    """
 
     phase: Phase
     message: str
@@ -33,6 +38,9 @@ class Progress:
     wave: int | None = None
     waves: int | None = None
     eta_s: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", REGISTRY.hide(self.message))
 
 
 OnProgress = Callable[[Progress], None]

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from boardbench import crew
 from boardbench.errors import BenchError, DeadlineError, InputError, RigError, UnreachableError
 from boardbench.inventory import Board
+from boardbench.matrix import guard as guards
 from boardbench.matrix.arms import Arm
+from boardbench.matrix.contact import enter, pause
 from boardbench.matrix.cooling import Driver, Step, steps_of
 from boardbench.matrix.cooling.proof import fan_after, fan_before
-from boardbench.matrix.gates import closed_loop
-from boardbench.matrix.gates.keeper import Keeper
+from boardbench.matrix.gates.keeper import SAMPLE_S, Keeper
 from boardbench.matrix.heart import Heart
 from boardbench.matrix.interrupt import Stops
 from boardbench.matrix.journal import Journal
@@ -35,8 +36,6 @@ from boardbench.results.record import Attempt, RawRead, with_answer
 from boardbench.workloads.base import PYTHON, Chain, Durations, Harness, script
 from boardbench.workloads.registry import workload
 
-T = TypeVar("T")
-BUSY = "another call is changing this board"
 LOGGER_SCRIPT = script("thermal-logger", "thermal_logger.py")
 STRAY_GRACE_S = 5.0
 ALWAYS_NEEDED = ("leftovers", "strays", "settings")
@@ -101,7 +100,7 @@ class Bench:
     @property
     def limit_s(self) -> float:
         """When the board ends a load that does not end by itself, in wall seconds."""
-        return self.window_s + self.plan.wall_s(self.plan.matrix.interval_s) + self.timings.window_slack_s
+        return self.silence_s + self.timings.window_slack_s
 
     @property
     def prepare_s(self) -> float:
@@ -115,6 +114,21 @@ class Bench:
         return max(self.timings.patience_s / self.plan.time_scale, min(self.timings.patience_s, 15.0))
 
     @property
+    def lead_s(self) -> float:
+        """From a run's start to its load, in wall seconds; scaled, but hanging up takes its time on any board."""
+        return max(self.timings.lead_s / self.plan.time_scale, min(self.timings.lead_s, 0.3))
+
+    @property
+    def trail_s(self) -> float:
+        """From the load's end to the next call, in wall seconds."""
+        return max(self.timings.trail_s / self.plan.time_scale, min(self.timings.trail_s, 0.1))
+
+    @property
+    def silence_s(self) -> float:
+        """How long a wave's boards are left alone at most, in wall seconds."""
+        return self.window_s + self.plan.wall_s(self.plan.matrix.interval_s)
+
+    @property
     def hold_s(self) -> float:
         """For how long a board is held at a time: short, since heartbeats renew it while the controller lives."""
         return self.timings.lease_ttl_s
@@ -122,7 +136,7 @@ class Bench:
     @property
     def window_hold_s(self) -> float:
         """A hold that outlives the silent window, in which there are no heartbeats, and the usual time after it."""
-        return self.window_s + self.plan.wall_s(self.plan.matrix.interval_s) + self.hold_s
+        return self.silence_s + self.hold_s
 
     def rules(self, arm: Arm) -> Rules:
         """By what a run of this arm is judged."""
@@ -138,24 +152,6 @@ def run_name(bench: Bench, cell: Cell, attempt: int) -> str:
 def run_prefix(bench: Bench) -> str:
     """How the names of all runs of the campaign begin."""
     return f"{bench.campaign.rsplit('-', 1)[-1]}-"
-
-
-def enter(bench: Bench, board: Board) -> DoorLike:
-    """A connection to the board; tries again, less and less often, while the board does not answer.
-
-    Raises the last UnreachableError or DeadlineError when the patience is used up.
-    """
-    deadline = time.monotonic() + bench.timings.patience_s
-    wait_s = bench.timings.retry_every_s / 4
-    while True:
-        try:
-            return bench.open_door(board)
-        except (UnreachableError, DeadlineError) as error:
-            if time.monotonic() + wait_s >= deadline:
-                raise
-            bench.on_progress(Progress(Phase.RETRY, f"no answer ({error.what}), trying again", board.name))
-            pause(wait_s)
-            wait_s = min(2 * wait_s, 4 * bench.timings.retry_every_s)
 
 
 def harness_of(plan: Plan) -> Harness:
@@ -182,6 +178,7 @@ def prepare(
         "cache_files": _cache_files(bench) if "cache" in plan.matrix.gates else None,
         "settings": settings,
         "logger": {"argv": [PYTHON, LOGGER_SCRIPT], "period_s": plan.logger_period_s},
+        "watch_s": SAMPLE_S,
         "cool": None
         if cool is None
         else {
@@ -198,11 +195,12 @@ def prepare(
             text = f"{event.get('name')}: {event.get('message')}"
             bench.on_progress(Progress(Phase.PREPARE, text, board, cell.wave, len(plan.waves)))
 
-    evidence = evidence_of(door.call("prepare", args, deadline_s=bench.prepare_s, on_event=tell))
+    answer = door.call("prepare", args, deadline_s=bench.prepare_s, on_event=tell)
+    evidence = evidence_of(answer)
     evidence += fan_before(bench, door, board, arm.phase, evidence)
     if all(entry["ok"] for entry in evidence if entry["gate"] == "settings"):
         evidence += levels_now(bench, door, board, arm, "before")
-    evidence += bench.keeper.before_run(door, bench.boards[board], str(args["run"]))
+    evidence += bench.keeper.before_run(door, bench.boards[board], str(args["run"]), answer.get("load"))
     needed = {*plan.matrix.gates, *ALWAYS_NEEDED}
     failed = [f"{entry['gate']}: {entry['why']}" for entry in evidence if entry["gate"] in needed and not entry["ok"]]
     if failed:
@@ -217,31 +215,6 @@ def _cache_files(bench: Bench) -> list[str]:
     return [script(name, str(entry["name"])) for entry in bench.payloads[name]]
 
 
-def through_losses(bench: Bench, board: Board, work: Callable[[DoorLike], T]) -> T:
-    """`work`, begun anew whenever the link is lost in it, until the patience is used up; leaves the door open.
-
-    The call that was cut off ends on the board, but not at once: until then the board says that it is being changed.
-    """
-    deadline = time.monotonic() + bench.timings.patience_s
-    lost = False
-    while True:
-        door = enter(bench, board)
-        try:
-            return work(door)
-        except UnreachableError as error:
-            again: BenchError = error
-            lost = True
-        except RigError as error:
-            if not lost or BUSY not in error.what:
-                raise
-            again = error
-        door.close()
-        if time.monotonic() + bench.timings.retry_every_s >= deadline:
-            raise again
-        bench.on_progress(Progress(Phase.RETRY, f"{again.what}; once more", board.name))
-        pause(bench.timings.retry_every_s / 2)
-
-
 def start(bench: Bench, door: DoorLike, cell: Cell, attempt: int, evidence: tuple[Mapping[str, Any], ...]) -> Attempt:
     """Start the load, journal it, and return what is needed to collect it. Raises BenchError.
 
@@ -251,7 +224,8 @@ def start(bench: Bench, door: DoorLike, cell: Cell, attempt: int, evidence: tupl
     begun = _attempt(bench, cell, attempt, evidence)
     argv = begun.workload["argv"]
     args = {"run": begun.run, "exec": argv, "env": {}, "cwd": "/", "limits": {}, "deadline_s": bench.limit_s}
-    args["lease"] = bench.holder.heartbeat(bench.window_hold_s)
+    guard = guards.request(bench.plan.guards.get(begun.board), bench.drivers.get(begun.board), bench.plan.time_scale)
+    args |= {"lease": bench.holder.heartbeat(bench.window_hold_s), "guard": guard}
     bench.journal.note(
         "start", run=begun.run, cell=cell.name, board=begun.board, attempt=attempt, begun=begun.as_dict()
     )
@@ -273,7 +247,7 @@ def _attempt(bench: Bench, cell: Cell, attempt: int, evidence: tuple[Mapping[str
     options = plan.options(arm)
     given = options.get("chain")
     chain = Chain(plan.wall_s(given["run_s"]), plan.wall_s(given["gap_s"])) if given is not None else None
-    durations = Durations(bench.window_s, plan.wall_s(plan.matrix.interval_s), chain, bench.timings.lead_s)
+    durations = Durations(bench.window_s, plan.wall_s(plan.matrix.interval_s), chain, bench.lead_s)
     argv = kind.argv(name, options, durations)
     mode = str(options.get("mode", "sustained"))
     return Attempt(
@@ -320,13 +294,21 @@ def read_raw(name: str, folder: Path) -> RawRead:
         # The folder of the moment (`.partial`) is no part of what is wrong.
         where = error.where.replace(f"{folder}/", "workload/")
         return RawRead(None, None, f"{where}: {error.what}")
-    return RawRead(samples.window_monotonic_s, samples.end_stamp, None, closed_loop.evidence(samples.closed_loop))
+    return RawRead(samples.window_monotonic_s, samples.end_stamp, None)
 
 
-def collect_run(bench: Bench, board: Board, begun: Attempt, *, settings_stand: bool = True) -> dict[str, Any]:
+def collect_run(
+    bench: Bench,
+    board: Board,
+    begun: Attempt,
+    *,
+    settings_stand: bool = True,
+    leave_open: Callable[[DoorLike], None] | None = None,
+) -> dict[str, Any]:
     """Reconnect after the window and bring the run home; tries again while the board does not answer.
 
     `settings_stand`: what was set for the run still stands, so that what is seen now says something about it.
+    `leave_open` gets the connection once the run is home, in place of closing it.
 
     Raises the last UnreachableError or DeadlineError when the patience is used up (the run stays on the board), or any
     other BenchError at once.
@@ -339,11 +321,15 @@ def collect_run(bench: Bench, board: Board, begun: Attempt, *, settings_stand: b
     lease = bench.holder.heartbeat(bench.hold_s)
     while True:
         try:
-            with bench.open_door(board) as door:
+            with ExitStack() as closing:
+                door = closing.enter_context(bench.open_door(board))
                 look = partial(after_load, bench, door, begun) if settings_stand else tuple
                 run = finish_attempt(
                     door, begun, bench.folder, rules, read_raw, watch_s=watch_s, look=look, lease=lease
                 )
+                if leave_open is not None:
+                    closing.pop_all()
+                    leave_open(door)
         except (UnreachableError, DeadlineError) as error:
             if time.monotonic() + wait_s >= deadline:
                 raise
@@ -364,16 +350,11 @@ def after_load(bench: Bench, door: DoorLike, begun: Attempt) -> tuple[Mapping[st
     return (*fan_after(bench, door, begun), *levels_now(bench, door, begun.board, arm, "after"))
 
 
-def pause(seconds: float) -> None:
-    """Sleep that a Ctrl-C of the campaign ends soon."""
-    deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
-        crew.check_stop()
-        time.sleep(min(left, 0.2))
-
-
 def restore_board(bench: Bench, board: Board) -> str | None:
-    """Put back what the campaign changed and stop what it started; None, or why that is not proved."""
+    """Put back what the campaign changed and stop what it started; None, or why that is not proved.
+
+    Raises UnreachableError for a board that does not answer.
+    """
     try:
         with bench.open_door(board) as door:
             args: dict[str, object] = {
@@ -385,6 +366,8 @@ def restore_board(bench: Bench, board: Board) -> str | None:
             }
             strays = door.call("strays", args, deadline_s=bench.timings.restore_s)
             answer = door.call("restore", {"scope": bench.scope}, deadline_s=bench.timings.restore_s)
+    except UnreachableError:
+        raise
     except BenchError as error:
         return str(error)
     restored, found = answer.get("restored"), strays.get("found")

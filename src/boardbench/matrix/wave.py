@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from boardbench import crew
 from boardbench.errors import BenchError, BugError, DeadlineError, RigError, UnreachableError
 from boardbench.inventory import Board
-from boardbench.matrix import run_cell
+from boardbench.matrix import contact, run_cell
 from boardbench.matrix.cooling import Step
 from boardbench.matrix.plan import Cell
 from boardbench.matrix.progress import Phase, Progress
@@ -31,13 +32,21 @@ UNKNOWN = "unknown"
 @dataclass
 class Floor:
     """What is true on the boards now: each fan's phase (`unknown` while it is switched) and what the board sets for
-    it, and runs that are staged there for nobody.
+    it, runs that are staged there for nobody, connections that the wave before has left open for the next, and the
+    boards that did not answer when they were to be put back.
 
     A run is in `leftover` from its preparation until it is collected, or until only a late collect can bring it home.
     """
 
     phases: dict[str, tuple[str, list[Step]]] = field(default_factory=dict)
     leftover: dict[str, set[str]] = field(default_factory=dict)
+    doors: dict[str, DoorLike] = field(default_factory=dict)
+    away: set[str] = field(default_factory=set)
+
+    def close_doors(self) -> None:
+        """No connection stays open: an idle one would still make a board send and answer keepalives."""
+        while self.doors:
+            self.doors.popitem()[1].close()
 
 
 def run_wave(
@@ -50,6 +59,9 @@ def run_wave(
     wave = _Wave(bench, cells, attempts, floor, eta_s)
     try:
         wave.run()
+    except BaseException:
+        floor.close_doors()
+        raise
     finally:
         wave.close_doors()
     return wave.outcomes
@@ -72,16 +84,17 @@ class _Wave:
         prepared = self._each(list(switched), self._prepare(switched), Phase.PREPARE)
         if not prepared:
             return
-        with self.bench.heart.silent(self.bench.window_hold_s, list(prepared)):
+        with self.bench.heart.silent(self.bench.silence_s, list(prepared)):
             started = self._each(list(prepared), self._start(prepared), Phase.START)
             self.close_doors()
+            self.floor.close_doors()  # of boards that are not in this wave
             if started:
                 self._leave_alone()
         with self.bench.stops.finishing(f"the loads have ended, their files are fetched ({', '.join(self.attempts)})"):
             self._each(list(started), self._collect(started), Phase.COLLECT)
 
     def close_doors(self) -> None:
-        """No connection stays open: an idle one would still make the board send and answer keepalives."""
+        """The connections of this wave."""
         while self.doors:
             _, door = self.doors.popitem()
             door.close()
@@ -118,7 +131,7 @@ class _Wave:
                 self.doors[board.name] = door
                 return run_cell.prepare(self.bench, door, cell, attempt, switched[board.name])
 
-            return run_cell.through_losses(self.bench, board, once)
+            return contact.through_losses(self.bench, board, once, self.floor.doors.pop(board.name, None))
 
         return work
 
@@ -136,7 +149,8 @@ class _Wave:
         def work(board: Board) -> dict[str, Any]:
             begun = started[board.name]
             try:
-                run = run_cell.collect_run(self.bench, board, begun)
+                leave_open = partial(self.floor.doors.__setitem__, board.name)
+                run = run_cell.collect_run(self.bench, board, begun, leave_open=leave_open)
             except (UnreachableError, DeadlineError) as error:
                 # It has run to its end, for all that is known, and is not run again: it can be fetched later.
                 self.floor.leftover[board.name].discard(begun.run)
@@ -178,8 +192,8 @@ class _Wave:
 
     def _leave_alone(self) -> None:
         """The silent window: nothing is sent to any board until the load should have ended."""
-        timings = self.bench.timings
-        end = time.monotonic() + timings.lead_s + self.bench.window_s + timings.trail_s
+        bench = self.bench
+        end = time.monotonic() + bench.lead_s + bench.window_s + bench.trail_s
         while (left := end - time.monotonic()) > 0:
             self._tell(Phase.MEASURE, f"load runs, {left:.0f} s left")
             time.sleep(min(left, TELL_EVERY_S))

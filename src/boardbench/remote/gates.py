@@ -11,6 +11,10 @@ from typing import Any
 MAX_GAP_PERIODS = 2.5
 # Below this a gap is the scheduler's, not the logger's: it matters only with periods far below a second.
 MIN_GAP_LIMIT_S = 0.25
+# On a board whose time runs faster, wall seconds are the host's: a period cannot shrink as its time does, and how late
+# the host's scheduler wakes a logger says nothing about the board.
+SCALED_GAP_LIMIT_S = 0.5
+MAX_LATE_GAP_S = 1.0
 # The kernel rounds memory limits down to whole pages.
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -25,10 +29,11 @@ class Window:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the thermal log: when, and how many temperatures it holds."""
+    """One row of the thermal log: when, how many temperatures it holds, and how late it was woken for it."""
 
     monotonic_s: float
     temperatures: int
+    lateness_s: float = 0.0
 
 
 def evidence(gate: str, ok: bool, saw: dict[str, Any], why: str = "") -> dict[str, Any]:
@@ -48,6 +53,7 @@ def thermal_rows(path: str) -> list[Row]:
         return []
     header = lines[0]
     when = header.index("monotonic_s")
+    late = header.index("lateness_s") if "lateness_s" in header else None
     temperatures = [index for index, name in enumerate(header) if name.endswith("_celsius")]
     rows = []
     for fields in lines[1:]:
@@ -55,9 +61,10 @@ def thermal_rows(path: str) -> list[Row]:
             continue
         try:
             monotonic_s = float(fields[when])
+            lateness_s = float(fields[late]) if late is not None else 0.0
         except ValueError:
             continue
-        rows.append(Row(monotonic_s, sum(1 for index in temperatures if fields[index].strip())))
+        rows.append(Row(monotonic_s, sum(1 for index in temperatures if fields[index].strip()), lateness_s))
     return rows
 
 
@@ -90,6 +97,8 @@ def _load_why(started: dict[str, Any] | None, ended: dict[str, Any] | None, exit
         return f"out of memory: the kernel killed {ended['out_of_memory_kills']} of its processes"
     if ended and ended.get("ended_by") == "deadline":
         return "the workload was not done at its deadline"
+    if ended and ended.get("ended_by") == "guard":
+        return "the board's guard ended the load"
     if ended and ended.get("ended_by") == "stopped":
         return "the workload was stopped before it ended"
     if exit_.get("code") == 0:
@@ -112,9 +121,13 @@ def limits(asked: dict[str, Any], started: dict[str, Any] | None) -> dict[str, A
     return evidence("limits", False, saw, "this board's service manager does not put memory limits in force")
 
 
-def logger(rows: list[Row], period_s: float, window: Window | None) -> dict[str, Any]:
-    """Gate `logger`: rows without a gap from before the load began until after it ended, with temperatures in it."""
-    limit_s = max(MAX_GAP_PERIODS * period_s, MIN_GAP_LIMIT_S)
+def logger(rows: list[Row], period_s: float, window: Window | None, *, scaled: bool = False) -> dict[str, Any]:
+    """Gate `logger`: rows without a gap from before the load began until after it ended, with temperatures in it.
+
+    `scaled`: the board's time runs faster than the wall clock. Only then a row that the logger itself says it was
+    woken late for makes no gap, up to `MAX_LATE_GAP_S`; a row that took long, or that is not there, always does.
+    """
+    limit_s = max(MAX_GAP_PERIODS * period_s, SCALED_GAP_LIMIT_S if scaled else MIN_GAP_LIMIT_S)
     saw: dict[str, Any] = {"rows": len(rows), "period_s": period_s, "gap_limit_s": limit_s}
     if not rows:
         return evidence("logger", False, saw, "the thermal log has no rows")
@@ -123,16 +136,30 @@ def logger(rows: list[Row], period_s: float, window: Window | None) -> dict[str,
     if window is None:
         return evidence("logger", False, saw, "there is no load window to cover")
     inside = [row for row in rows if window.start_s <= row.monotonic_s <= window.end_s]
-    gap_s = max((late - early for early, late in zip(times, times[1:]) if _touches(early, late, window)), default=0.0)
+    pairs = [(a, b) for a, b in zip(rows, rows[1:]) if _touches(a.monotonic_s, b.monotonic_s, window)]
+    late = [pair for pair in pairs if _gap_s(*pair) > limit_s and scaled and _only_late(*pair, limit_s)]
+    gap_s = max((_gap_s(*pair) for pair in pairs), default=0.0)
+    worst_s = max((_gap_s(*pair) for pair in pairs if pair not in late), default=0.0)
     saw.update(
         load_window={"start_monotonic_s": window.start_s, "end_monotonic_s": window.end_s},
         rows_in_window=len(inside),
         biggest_gap_s=round(gap_s, 6),
         biggest_gap_periods=round(gap_s / period_s, 3),
+        late_gaps=len(late),
         temperatures_in_window=sum(row.temperatures for row in inside),
     )
-    why = _logger_why(times, window, gap_s, limit_s, sum(row.temperatures for row in rows))
+    why = _logger_why(times, window, worst_s, limit_s, sum(row.temperatures for row in rows))
     return evidence("logger", not why, saw, why)
+
+
+def _gap_s(early: Row, late: Row) -> float:
+    return late.monotonic_s - early.monotonic_s
+
+
+def _only_late(early: Row, late: Row, limit_s: float) -> bool:
+    """Whether the two rows were due next to each other, and the second one was only woken late."""
+    gap_s = _gap_s(early, late)
+    return gap_s - (late.lateness_s - early.lateness_s) <= limit_s and gap_s <= MAX_LATE_GAP_S
 
 
 def _touches(early: float, late: float, window: Window) -> bool:
@@ -213,3 +240,20 @@ def instruments(ended: dict[str, Any] | None) -> dict[str, Any]:
             "instruments", True, {"celsius": {"missing": "not read"}}, "no zone was read at the end of the load"
         )
     return evidence("instruments", True, dict(reading))
+
+
+def guard(ended: dict[str, Any] | None) -> dict[str, Any]:
+    """Gate `guard`: the board's own guard was there, and did not have to end the load."""
+    seen = (ended or {}).get("guard")
+    if not isinstance(seen, dict):
+        return evidence("guard", False, {"guard": {"missing": "its end was not recorded"}}, "nothing guarded the load")
+    tripped = seen.get("tripped")
+    if not isinstance(tripped, dict):
+        return evidence("guard", True, dict(seen))
+    if tripped.get("zone") is None:
+        return evidence("guard", False, dict(seen), "it ended the load: no zone could be read any more")
+    why = f"it ended the load: {tripped['zone']} was at {tripped['celsius']:.1f} degC, above {seen['above_celsius']:g}"
+    stuck = [action for action in tripped.get("fan", []) if not action.get("ok")]
+    if stuck:
+        why += f"; and the fan could not be put back: {stuck[0].get('why')}"
+    return evidence("guard", False, dict(seen), why)

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from . import parsers, processes, reading, strays
@@ -18,20 +19,39 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 NAMED_SHARE = 0.1
 
 
-def watch(places: Places, manager: ServiceManager, sample_s: float) -> dict[str, Any]:
-    """`{"cpu_busy_share", "cpu_count", "load_average", "processes", "registered", "sample_s"}` over `sample_s` seconds.
+@dataclass(frozen=True)
+class Mark:
+    """The counters at the beginning of a watch."""
 
-    Our own call, its ancestors and the logger and workload units of runs are not "others".
+    cpu: tuple[int, int] | None
+    used: dict[tuple[int, int], int]
+    monotonic_s: float
+
+
+def begin(places: Places) -> Mark:
+    """From here on the load is watched."""
+    return Mark(_cpu(places), _used_ticks(places), time.monotonic())
+
+
+def watch(places: Places, manager: ServiceManager, sample_s: float) -> dict[str, Any]:
+    """`end` of a watch that begins now."""
+    return end(places, manager, begin(places), sample_s)
+
+
+def end(places: Places, manager: ServiceManager, mark: Mark, least_s: float) -> dict[str, Any]:
+    """`{"cpu_busy_share", "cpu_count", "load_average", "processes", "registered", "sample_s"}` since the mark.
+
+    Waits until that is `least_s` seconds ago. Our own call, its ancestors and the logger and workload units of runs
+    are not "others".
     """
-    cpu_before, used_before, began_s = _cpu(places), _used_ticks(places), time.monotonic()
-    time.sleep(sample_s)
-    took_s = time.monotonic() - began_s
+    time.sleep(max(0.0, mark.monotonic_s + least_s - time.monotonic()))
+    took_s = time.monotonic() - mark.monotonic_s
     cpu_after, used_after = _cpu(places), _used_ticks(places)
     return {
-        "cpu_busy_share": busy_share(cpu_before, cpu_after),
+        "cpu_busy_share": busy_share(mark.cpu, cpu_after),
         "cpu_count": reading.attempt(lambda: _online(places)),
         "load_average": reading.attempt(lambda: _load_average(places)),
-        "processes": _others(places, manager, used_before, used_after, took_s),
+        "processes": _others(places, manager, mark.used, used_after, took_s),
         "registered": registered(places),
         "sample_s": round(took_s, 3),
     }

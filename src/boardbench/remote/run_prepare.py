@@ -7,7 +7,7 @@ import shutil
 import time
 from typing import Any
 
-from . import cooling_wait, gates, journal, leftovers, pagecache, run_units, services, stamps, strays
+from . import cooling_wait, gates, journal, leftovers, look_load, pagecache, run_units, services, stamps, strays
 from .failures import BAD_INPUT, RIG, Failure
 from .kept_steps import KeptSteps
 from .run_state import Run
@@ -20,11 +20,14 @@ PROVE_ROWS = 3
 MIN_PROVE_S = 3.0
 # Asking a service manager costs more than reading a file of rows; rows that come are proof enough.
 ALIVE_EVERY_S = 1.0
-ARGUMENTS = {"run", "campaign", "cool", "strays", "cache_files", "logger", "settings", "scope"}
+MAX_WATCH_S = 60.0
+ARGUMENTS = {"run", "campaign", "cool", "strays", "cache_files", "logger", "settings", "scope", "watch_s"}
 
 
 def prepare(args: dict[str, Any], call: Call, manager: services.ServiceManager | None = None) -> dict[str, Any]:
-    """The verb: `{"evidence": [...], "ready": bool}`. `null` for an argument leaves its gate out.
+    """The verb: `{"evidence": [...], "ready": bool, "load"}`. `null` for an argument leaves its gate out.
+
+    `watch_s`: other people's load is watched meanwhile, at least so long: `load` is what `look` would say of it.
 
     A stray that cannot be ended or a setting that cannot be made ends it there (`ready` is false, no logger runs);
     a board that does not get cool or a cache that stays warm is evidence, and for the campaign to judge.
@@ -35,6 +38,7 @@ def prepare(args: dict[str, Any], call: Call, manager: services.ServiceManager |
     run = Run(call.places, args.get("run"))
     scope = journal.check_scope(args.get("scope"))
     cool = cooling_wait.parse(args["cool"]) if args.get("cool") is not None else None
+    watch_s = parse_watch(args.get("watch_s"))
     manager = manager or services.detect(call.places)
     _clear(run, manager)
     found = [_leftover_scopes(call, scope)]
@@ -42,7 +46,7 @@ def prepare(args: dict[str, Any], call: Call, manager: services.ServiceManager |
     if found[-1]["ok"] and args.get("settings"):
         found.append(_settings(args["settings"], scope, call))
     if not found[-1]["ok"]:
-        return {"evidence": found, "ready": False}
+        return {"evidence": found, "ready": False, "load": None}
     if cool is not None:
         found.append(cooling_wait.wait(call.places, cool, lambda text: call.phase("cooling", text)))
     if args.get("cache_files") is not None:
@@ -62,10 +66,24 @@ def prepare(args: dict[str, Any], call: Call, manager: services.ServiceManager |
     }
     # Saved before the logger starts: whoever comes next knows that there may be one.
     run.save(state)
+    mark = None
     if args.get("logger") is not None:
-        found.append(_logger(args["logger"], run, call, manager))
+        proved, mark = _logger(args["logger"], run, call, manager)
+        found.append(proved)
     run.save(dict(state, prepare_evidence=found))
-    return {"evidence": found, "ready": all(entry["ok"] for entry in found)}
+    load = None
+    if watch_s is not None:
+        load = look_load.end(call.places, manager, mark or look_load.begin(call.places), watch_s)
+    return {"evidence": found, "ready": all(entry["ok"] for entry in found), "load": load}
+
+
+def parse_watch(value: Any) -> float | None:
+    """The `watch_s` argument: seconds, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_WATCH_S:
+        raise Failure(BAD_INPUT, f"watch_s is {value!r:.80}", "prepare", f"seconds above 0, at most {MAX_WATCH_S:g}")
+    return float(value)
 
 
 def _clear(run: Run, manager: services.ServiceManager) -> None:
@@ -126,7 +144,10 @@ def _cache(files: Any, call: Call) -> dict[str, Any]:
     return gates.evidence("cache", dropped["state"] == "cold", dropped, why)
 
 
-def _logger(value: Any, run: Run, call: Call, manager: services.ServiceManager) -> dict[str, Any]:
+def _logger(
+    value: Any, run: Run, call: Call, manager: services.ServiceManager
+) -> tuple[dict[str, Any], look_load.Mark]:
+    """Starts and proves it. Others can be watched from the moment on when the manager has done its own work."""
     argv, period_s = parse_logger(value)
     call.phase("logger", "starting the thermal logger")
     program = run_units.Program(
@@ -135,7 +156,8 @@ def _logger(value: Any, run: Run, call: Call, manager: services.ServiceManager) 
     manager.write_transient(run.logger_unit, run_units.write(run, "logger", program))
     try:
         manager.start(run.logger_unit)
-        return _prove_logger(run, manager, period_s)
+        mark = look_load.begin(call.places)
+        return _prove_logger(run, manager, period_s), mark
     except Failure as failure:
         state = manager.state(run.logger_unit)
         manager.stop(run.logger_unit)

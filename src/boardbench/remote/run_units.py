@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Any, Mapping
 
 from . import supervise
 from .failures import BAD_INPUT, BUG, Failure
@@ -39,6 +39,8 @@ class Program:
     limits: Limits = Limits()
     # True: the program takes the place of ours (no exit record); False: it is supervised.
     replace: bool = False
+    # What the supervisor's guard watches; None is no guard.
+    guard: Mapping[str, Any] | None = None
 
 
 def quote(word: str) -> str:
@@ -61,6 +63,7 @@ def write(run: Run, role: str, program: Program) -> str:
             "deadline_s": program.deadline_s,
             "grace_s": STOP_GRACE_S,
             "replace": program.replace,
+            "guard": None if program.guard is None else dict(program.guard),
             "started_path": run.started_path,
             "exit_path": run.exit_path,
         },

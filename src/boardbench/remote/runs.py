@@ -9,7 +9,7 @@ import select
 import time
 from typing import Any
 
-from . import gates, pings, processes, run_after, run_files, run_prepare, run_units, services, stamps
+from . import gates, guard_request, pings, processes, run_after, run_files, run_prepare, run_units, services, stamps
 from .failures import BAD_INPUT, RIG, WORKLOAD, Failure
 from .places import Places
 from .run_state import Run
@@ -36,7 +36,8 @@ def start(args: dict[str, Any], call: Call, manager: services.ServiceManager | N
         return answer
     manager = manager or services.detect(call.places)
     if state.get("start_key") is None or (run.started() is None and run.exit() is None):
-        state = dict(state, phase="started", start_key=key, limits=args.get("limits") or {})
+        guarded = program.guard is not None
+        state = dict(state, phase="started", start_key=key, limits=args.get("limits") or {}, guarded=guarded)
         run.save(state)
         manager.stop(run.workload_unit)
         manager.write_transient(run.workload_unit, run_units.write(run, "workload", program))
@@ -76,6 +77,7 @@ def parse_program(args: dict[str, Any], run: Run) -> run_units.Program:
         cwd=str(args.get("cwd") or run.workload),
         deadline_s=float(deadline_s),
         limits=run_units.Limits(**limits),
+        guard=guard_request.parse(args.get("guard"), run.places),
     )
 
 
@@ -193,6 +195,8 @@ def finish(args: dict[str, Any], call: Call, manager: services.ServiceManager | 
     evidence += [gates.load_runs(started, ended), gates.disk(ended), gates.instruments(ended)]
     evidence.append(run_after.settings(state, call))
     evidence.append(gates.evidence("clock", True, pings.clock(call, CLOCK_ROUND_TRIPS)))
+    if state.get("guarded"):
+        evidence.append(gates.guard(ended))
     if state.get("limits"):
         evidence.append(gates.limits(state["limits"], started))
     if state.get("logger") is not None:
@@ -238,11 +242,18 @@ def _finish_logger(
             time.sleep(min(max(period_s / 4, 0.02), 0.5))
     manager.stop(run.logger_unit)
     manager.remove_transient(run.logger_unit)
-    entry = gates.logger(gates.thermal_rows(run.thermal_csv), period_s, window)
+    entry = gates.logger(gates.thermal_rows(run.thermal_csv), period_s, window, scaled=_is_scaled(run.places))
     entry["saw"]["ran_until_finish"] = was_active
     if not was_active:
         entry["saw"]["log"] = run.log_tail("logger.log")
     return entry
+
+
+def _is_scaled(places: Places) -> bool:
+    from . import facts
+
+    scale = (facts.virtual(places) or {}).get("time_scale", 1.0)
+    return isinstance(scale, (int, float)) and scale > 1.0
 
 
 def fetch(args: dict[str, Any], call: Call) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from boardbench.analysis.deadtime import DeadTime, Note, dead_time
 WAVE_OF = {"001-a": 1, "002-a": 1, "003-b": 2, "004-b": 2}
 
 
-def run(name: str, *, load_s: float = 100.0, cooled_s: float = 0.0) -> dict[str, Any]:
+def run(name: str, *, load_s: float = 100.0, cooled_s: float = 0.0, begins_s: float = 0.1) -> dict[str, Any]:
     return {
         "run": name,
         "started": {"board": {"monotonic_s": 5000.0}},
-        "load_window_monotonic_s": [5000.1, 5000.0 + load_s],
+        "load_window_monotonic_s": [5000.0 + begins_s, 5000.0 + load_s],
         "evidence": [{"gate": "cool", "saw": {"waited_s": cooled_s}}],
     }
 
@@ -23,7 +23,7 @@ def run(name: str, *, load_s: float = 100.0, cooled_s: float = 0.0) -> dict[str,
 def wave(
     at_s: float, cells: list[str], *, attempt: int = 1, prepare_s: float = 3.0, start_s: float = 0.5
 ) -> list[Note]:
-    """Prepared from `at_s`, started after `prepare_s`, loads of 100 s that run `start_s` later, collected in 1 s."""
+    """Prepared from `at_s`, started after `prepare_s`, told `start_s` later; loads of 100 s, collected in 1 s."""
     notes = []
     for event, later_s in (
         ("prepare", 0.0),
@@ -50,13 +50,24 @@ def only(dead: DeadTime) -> dict[str, object]:
 
 
 def test_the_gap_from_load_to_load_is_split_into_its_parts() -> None:
-    # Loads end at 103.5; collected at 104.5; prepared from 105, started at 108, loads run from 108.5.
+    # Loads end at 103.5; collected at 104.5; prepared from 105, started at 108, told at 108.5; loads begin at 108.6.
     dead = dead_time(two_waves(), runs(cooled_s=2.0), WAVE_OF)
     assert only(dead) == {
-        "after_wave": 1, "total_s": 5.0, "dead_s": 3.0, "collect_s": 1.0, "waits_s": 0.0, "prepare_s": 1.5,
-        "cooling_s": 2.0, "start_s": 0.5,
+        "after_wave": 1, "total_s": 5.1, "dead_s": 3.1, "collect_s": 1.0, "waits_s": 0.0, "prepare_s": 1.5,
+        "cooling_s": 2.0, "start_s": 0.6,
     }  # fmt: skip
-    assert dead.median_s == pytest.approx(3.0)
+    assert dead.median_s == pytest.approx(3.1)
+
+
+def test_the_lead_before_the_load_is_dead_time_too() -> None:
+    assert only(dead_time(two_waves(), runs(begins_s=0.5), WAVE_OF))["total_s"] == 5.1  # the other board's began first
+    late = [run("001-a-1"), run("002-a-1"), run("003-b-1", begins_s=0.5), run("004-b-1", begins_s=0.7)]
+    assert only(dead_time(two_waves(), late, WAVE_OF))["total_s"] == 5.5
+
+
+def test_a_load_that_never_began_ends_no_gap() -> None:
+    never = [run("001-a-1"), run("002-a-1"), {**run("003-b-1"), "load_window_monotonic_s": {"missing": "no interval"}}]
+    assert dead_time(two_waves(), never, WAVE_OF).gaps == ()
 
 
 def test_parts_add_up() -> None:
@@ -69,8 +80,8 @@ def test_parts_add_up() -> None:
 
 def test_a_wait_for_a_hand_is_no_dead_time_and_time_that_nobody_declared_is() -> None:
     waited = two_waves(Note(164.0, "waited", {"took_s": 59.5}), second_at_s=164.5)
-    assert dead_time(waited, runs(), WAVE_OF).median_s == pytest.approx(5.0)
-    assert dead_time(two_waves(second_at_s=164.5), runs(), WAVE_OF).median_s == pytest.approx(64.5)
+    assert dead_time(waited, runs(), WAVE_OF).median_s == pytest.approx(5.1)
+    assert dead_time(two_waves(second_at_s=164.5), runs(), WAVE_OF).median_s == pytest.approx(64.6)
 
 
 def test_a_wait_before_the_first_wave_belongs_to_no_gap() -> None:
@@ -92,7 +103,7 @@ def test_a_preparation_that_is_begun_again_is_the_same_wave() -> None:
     again = Note(106.0, "prepare", {"run": "003-b-1", "cell": "003-b", "attempt": 1})
     notes = two_waves()
     notes.insert(notes.index(next(n for n in notes if n.monotonic_s == 108.0)), again)
-    assert only(dead_time(notes, runs(), WAVE_OF))["total_s"] == 5.0
+    assert only(dead_time(notes, runs(), WAVE_OF))["total_s"] == 5.1
 
 
 def test_no_gap_spans_the_absence_of_a_controller() -> None:

@@ -71,3 +71,12 @@ def test_spread_needs_two_values_above_zero() -> None:
     assert spread([300.0, 150.0, 200.0]) == 2.0
     assert spread([300.0]) is None
     assert spread([300.0, 0.0]) is None
+
+
+def test_the_highest_power_is_taken_inside_the_load_window_only() -> None:
+    rows = [
+        ThermalSample(at, 50.0, None, None, None, watts)
+        for at, watts in ((9, 30.0), (10, 12.5), (11, None), (12, 14.0))
+    ]
+    assert heat(rows, (10.0, 12.0)).power_max_watts == 14.0
+    assert heat(rows, (10.5, 11.5)).power_max_watts is None

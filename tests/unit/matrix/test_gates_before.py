@@ -12,12 +12,11 @@ from fake_boards import FakeBoard, Fleet
 
 from boardbench.errors import InputError, RigError
 from boardbench.inventory import Access, Board, Cooling, Identity, Inventory
-from boardbench.matrix.gates import alike, before, clock, closed_loop
+from boardbench.matrix.gates import alike, before, clock
 from boardbench.matrix.gates.doctor import examine
 from boardbench.matrix.gates.keeper import Keeper, fresh, idle_of, keep, standing
 from boardbench.matrix.gates.limits import Limits
 from boardbench.results.gatewords import BY_NAME, DEFAULT_GATES
-from boardbench.workloads.base import ClosedLoop
 
 Look = dict[str, Any]
 LIMITS = Limits(link="eth0", link_mbit_per_s=2500.0, idle_celsius=40.0)
@@ -239,15 +238,6 @@ def test_no_clock_may_be_older_than_the_program_itself() -> None:
     assert clock.built_unix_s() > 1_700_000_000
 
 
-def test_littles_law_is_judged_only_for_closed_loops() -> None:
-    assert closed_loop.evidence(None) == ()
-    assert closed_loop.evidence(ClosedLoop(12, 130.0, 0.0923))[0]["ok"]
-    shut = closed_loop.evidence(ClosedLoop(12, 130.0, 0.2))[0]
-    assert not shut["ok"]
-    assert "26" in shut["why"]
-    assert not closed_loop.evidence(ClosedLoop(0, 1.0, 1.0))[0]["ok"]
-
-
 def test_the_wait_before_a_run_ends_near_the_boards_own_idle_temperature() -> None:
     def below(idle_celsius: float | None, limit: float = 50.0) -> float:
         return Keeper(idle={"king": (idle_celsius, "inventory")}).start_below(board(), limit)
@@ -269,7 +259,19 @@ def test_the_doctor_gives_a_finding_per_board_and_gate_and_keeps_lost_boards_apa
     assert [(finding.board, finding.gate) for finding in bad] == [("queen", "volts")]
     assert "supply" in bad[0].advice
     assert {finding.board for finding in found.findings} == {"king", "queen"}
-    assert fleet["king"].verbs() == ["look"]
+    assert fleet["king"].verbs() == ["look", "lease", "scopes"]
+
+
+def test_the_doctor_shows_what_a_dead_campaign_left_and_what_to_do() -> None:
+    fleet = Fleet("king", "queen")
+    fleet["king"].noted["campaign-20260101T000000Z-0a0b0c0d"] = {"governor": "ondemand"}
+    found = examine(fleet.inventory, fleet.boards, fleet.open)
+    told = {finding.board: finding for finding in found.findings if finding.gate == "leftovers"}
+    assert (told["king"].state, told["queen"].state) == ("warn", "ok")
+    why = str(told["king"].evidence["why"])
+    assert "died and left 1 changed values" in why
+    assert "--resume 20260101T000000Z-0a0b0c0d" in why
+    assert "teardown" in why
 
 
 def test_the_keeper_looks_again_before_it_blames_a_job_of_a_moment() -> None:

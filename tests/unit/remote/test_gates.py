@@ -64,6 +64,45 @@ def test_a_gap_of_two_periods_is_no_loss_and_one_outside_the_load_does_not_matte
     assert gates.logger(rows(1.0, 2.0) + every_second(9, 21), 1.0, WINDOW)["ok"]
 
 
+def tenths(*late: tuple[float, float], until_s: float = 21.0) -> list[gates.Row]:
+    """Ten rows a second from 9 s on; `late`: (due, how late it was woken); deadlines that were slept over are lost."""
+    seen = []
+    asleep_s = 0.0
+    for number in range(90, round(until_s * 10) + 1):
+        due_s = number / 10
+        lateness_s = dict(late).get(due_s, 0.0)
+        if due_s > asleep_s:
+            seen.append(gates.Row(due_s + lateness_s, 1, lateness_s))
+            asleep_s = due_s + lateness_s
+    return seen
+
+
+def test_where_time_is_scaled_a_logger_that_was_woken_late_has_no_gap_up_to_a_second() -> None:
+    woken_late = tenths((15.0, 0.8))
+    found = gates.logger(woken_late, 0.1, WINDOW, scaled=True)
+    assert found["ok"], found
+    assert found["saw"]["late_gaps"] == 1
+    assert found["saw"]["biggest_gap_s"] == pytest.approx(0.9)
+    assert not gates.logger(tenths((15.0, 1.0)), 0.1, WINDOW, scaled=True)["ok"]
+    # The same on a real board, however short its period is.
+    assert not gates.logger(woken_late, 0.1, WINDOW)["ok"]
+
+
+def test_where_time_is_scaled_rows_that_are_not_there_are_still_a_gap() -> None:
+    """Nobody was late: a sensor hung, or somebody took rows out."""
+    missing = [row for row in tenths() if not 15.0 < row.monotonic_s < 15.65]
+    found = gates.logger(missing, 0.1, WINDOW, scaled=True)
+    assert not found["ok"]
+    assert found["saw"]["late_gaps"] == 0
+    assert gates.logger([row for row in tenths() if not 15.0 < row.monotonic_s < 15.35], 0.1, WINDOW, scaled=True)["ok"]
+
+
+def test_a_second_late_is_no_excuse_for_a_logger_of_a_real_board() -> None:
+    late = [gates.Row(16.0, 1, 2.9) if row.monotonic_s == 16.0 else row for row in every_second(8, 21)]
+    late = [row for row in late if row.monotonic_s not in (14.0, 15.0)]
+    assert not gates.logger(late, 1.0, WINDOW)["ok"]
+
+
 def test_without_a_load_there_is_nothing_to_cover() -> None:
     assert not gates.logger(every_second(8, 21), 1.0, None)["ok"]
 

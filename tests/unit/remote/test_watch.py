@@ -65,8 +65,8 @@ def test_zones_are_read_by_type_and_one_that_fails_is_left_out(tmp_path: Path, m
         zone.mkdir()
         (zone / "type").write_text(kind + "\n")
         (zone / "temp").write_text(content + "\n")
-    monkeypatch.setattr(supervise, "ZONES", str(tmp_path))
-    assert supervise.zones_celsius() == {"soc-thermal": 86.8}
+    monkeypatch.setattr(supervise.heat_guard, "ZONES", str(tmp_path))
+    assert supervise.heat_guard.zones_celsius() == {"soc-thermal": 86.8}
 
 
 def test_the_watch_counts_held_loads_and_keeps_the_least_free_space(
