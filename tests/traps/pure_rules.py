@@ -132,7 +132,7 @@ baseline: {arm: active, is: its fan runs}
 controls: [{name: active-aa, of: active}]
 rules:
   - {name: cost, metric: steady, arms: [fanless, active], compare: ratio, op: "<", threshold: 9,
-     minimum_effect: {percent: 1}}
+     minimum_effect: {percent: 1}, assumed_noise: {percent: 2, because: made up for this test}}
 """
 )
 

@@ -3,7 +3,8 @@
 Verdicts:
 - `supported`, `refuted`: the effect is on one side of the threshold by more than the noise and the minimum effect;
 - `null`: the rule claims an effect, and what was seen is not beyond the noise or the minimum effect;
-- `undecided`: too near to the threshold, or the noise is not known, or cells were left out on purpose;
+- `undecided`: too near to the threshold, or arms are compared and their noise is neither known nor assumed by the rule,
+  or cells were left out on purpose;
 - `invalid`: a run that the rule needs (of an arm, or of its A/A control) does not count or is missing, or there is a
   doubt about an arm: it did not take effect, its control is impossible, its number is one of overload.
 """
@@ -141,8 +142,9 @@ def _on_board(rule: Rule, board: str, readings: Sequence[Reading], controls: Map
         effect = arm
     else:
         effect = arm / baseline if rule.compare == "ratio" else arm - baseline
-    noise = noise_of(rule, effect, [_pairs(arm, readings, controls) for arm in rule.arms], values)
-    margin = rule.minimum_effect.margin(rule.compare, rule.threshold if baseline is None else baseline)
+    reference = rule.threshold if baseline is None else baseline
+    noise = noise_of(rule, effect, [_pairs(arm, readings, controls) for arm in rule.arms], values, reference)
+    margin = rule.minimum_effect.margin(rule.compare, reference)
     verdict, why = _judge(rule, effect, noise, margin)
     count = len(values[1]) if len(values) > 1 else 0
     return Effect(board, verdict, effect, arm, len(values[0]), baseline, count, noise, why)
@@ -187,10 +189,10 @@ def _judge(rule: Rule, effect: float, noise: Noise, margin: float) -> tuple[str,
     """The word for one effect, and what to say when it is not a plain yes or no."""
     bar = max(noise.value or 0.0, margin)
     null = rule.null
+    if null is not None and noise.value is None:
+        return UNDECIDED, "the noise is not known: no control, one repetition, and the rule assumes none"
     if null is not None and not rule.holds(null) and abs(effect - null) <= bar:
-        if noise.value is None:
-            return UNDECIDED, "within the minimum effect, and the noise is not known (no control, one repetition)"
-        return NULL, f"no effect beyond {'the noise' if noise.value >= margin else 'the minimum effect'} ({bar:.3g})"
+        return NULL, f"no effect beyond {'the noise' if bar > margin else 'the minimum effect'} ({bar:.3g})"
     if abs(effect - rule.threshold) <= bar and bar > 0:
         return UNDECIDED, f"nearer to the threshold than {bar:.3g}"
     return (SUPPORTED if rule.holds(effect) else REFUTED), ""

@@ -45,6 +45,29 @@ class MinimumEffect:
         """For people."""
         return f"{self.percent:g} %" if self.percent is not None else f"{self.absolute:g}"
 
+    def body(self) -> dict[str, object]:
+        """The size as the plan locks it."""
+        return {"percent": self.percent} if self.percent is not None else {"absolute": self.absolute}
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> MinimumEffect:
+        """The size of a matrix file or of plan.json."""
+        percent, absolute = data.get("percent"), data.get("absolute")
+        return MinimumEffect(None if percent is None else float(percent), None if absolute is None else float(absolute))
+
+
+@dataclass(frozen=True)
+class AssumedNoise:
+    """A noise floor that this campaign does not measure, and why it may be believed. Used only where none is known."""
+
+    size: MinimumEffect
+    because: str
+
+    @staticmethod
+    def of(data: Mapping[str, Any] | None) -> AssumedNoise | None:
+        """The assumption of a matrix file or of plan.json, if there is one."""
+        return None if data is None else AssumedNoise(MinimumEffect.of(data), str(data["because"]))
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -59,6 +82,7 @@ class Rule:
     threshold: float
     minimum_effect: MinimumEffect
     over_boards: str
+    assumed_noise: AssumedNoise | None = None
 
     @property
     def arm(self) -> str:
@@ -91,7 +115,7 @@ class Rule:
 
     def body(self) -> dict[str, object]:
         """The rule as the plan locks it."""
-        effect = self.minimum_effect
+        assumed = self.assumed_noise
         return {
             "name": self.name,
             "metric": self.metric,
@@ -100,17 +124,14 @@ class Rule:
             "compare": self.compare,
             "op": self.op,
             "threshold": self.threshold,
-            "minimum_effect": {"percent": effect.percent}
-            if effect.percent is not None
-            else {"absolute": effect.absolute},
+            "minimum_effect": self.minimum_effect.body(),
             "over_boards": self.over_boards,
+            "assumed_noise": None if assumed is None else {**assumed.size.body(), "because": assumed.because},
         }
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Rule:
         """The rule of a matrix file or of plan.json, both already checked against their schema."""
-        effect = data["minimum_effect"]
-        percent, absolute = effect.get("percent"), effect.get("absolute")
         return Rule(
             name=data["name"],
             metric=data["metric"],
@@ -119,10 +140,9 @@ class Rule:
             compare=data["compare"],
             op=data["op"],
             threshold=float(data["threshold"]),
-            minimum_effect=MinimumEffect(
-                None if percent is None else float(percent), None if absolute is None else float(absolute)
-            ),
+            minimum_effect=MinimumEffect.of(data["minimum_effect"]),
             over_boards=data.get("over_boards", "each"),
+            assumed_noise=AssumedNoise.of(data.get("assumed_noise")),
         )
 
 

@@ -21,7 +21,7 @@ baseline: {arm: active, is: its fan runs}
 domain: a desk
 rules:
   - {name: cost, metric: steady, arms: [fanless, active], compare: ratio, op: "<", threshold: 0.9,
-     minimum_effect: {percent: 1}}
+     minimum_effect: {percent: 1}, assumed_noise: {percent: 2, because: made up for this test}}
 prediction: {says: it costs a tenth, rule: cost, refuted_if: {op: ">=", threshold: 0.95}}
 """
 
