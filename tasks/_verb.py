@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -23,14 +24,23 @@ COMMON_HELP = {
 }
 
 
+# `print` writes a text and its newline one after the other: another thread's line can come between.
+_TELLING = threading.Lock()
+
+
 def emit(document: Mapping[str, Any]) -> None:
-    """One line of JSON on stdout: stable keys, no NaN."""
-    print(json.dumps(document, sort_keys=True, allow_nan=False), flush=True)
+    """One line of JSON on stdout: stable keys, no NaN. Whole also when several boards' threads tell at once."""
+    line = json.dumps(document, sort_keys=True, allow_nan=False) + "\n"
+    with _TELLING:
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 def note(text: str) -> None:
     """One line for people, on stderr, so that stdout stays what was asked for."""
-    print(text, file=sys.stderr, flush=True)
+    with _TELLING:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 def _record_bug() -> str:

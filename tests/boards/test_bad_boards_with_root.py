@@ -140,8 +140,8 @@ def test_a_file_that_does_not_fit_fails_its_step_and_leaves_the_old_one_whole(la
 
 
 def test_a_disk_with_no_room_for_a_blob_fails_the_step_that_needs_it(lab: Lab) -> None:
-    (lab.folder / "big").write_bytes(os.urandom(800_000))
-    with small_disk(lab, STATE, "700k"):
+    (lab.folder / "big").write_bytes(os.urandom(3_000_000))
+    with small_disk(lab, STATE, "2m"):
         outcome = lab.provision(
             f"  - file: {{path: /etc/bench-faults/big, source: big}}\n    boards: [{BAD}]\n"
             "  - file: {path: /etc/bench-faults/last, content: ''}\n"
