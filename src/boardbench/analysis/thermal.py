@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import median
+
+from boardbench.analysis.estimates import Unknown
+from boardbench.analysis.rig_definition import rig_figures
 
 
 @dataclass(frozen=True)
@@ -69,17 +72,16 @@ def throughput(intervals: Sequence[RateInterval]) -> Throughput | None:
     figures of this kind of rig use. It does not prove that the rate has stopped falling. No intervals: `None`.
     """
     rates = [interval.per_s for interval in intervals]
-    if not rates:
+    found = rig_figures(rates)
+    if isinstance(found, Unknown):
         return None
-    last = rates[-max(1, len(rates) // 3) :]
-    peak, steady = max(rates), fmean(last)
     return Throughput(
-        intervals=len(rates),
+        intervals=found.runs,
         first_per_s=rates[0],
-        peak_per_s=peak,
-        steady_per_s=steady,
-        steady_stdev_per_s=stdev(last) if len(last) > 1 else None,
-        degradation_percent=100.0 * (1.0 - steady / peak) if peak > 0 else 0.0,
+        peak_per_s=found.peak,
+        steady_per_s=found.steady,
+        steady_stdev_per_s=found.steady_stdev,
+        degradation_percent=found.loss_percent or 0.0,
     )
 
 
