@@ -12,7 +12,8 @@ import jsonschema
 import referencing
 import referencing.jsonschema
 
-NAMES = ("campaign", "plan", "run", "verdict", "facts", "thermal.meta", "burn.line", "journal.line")
+IMPORTED = ("imported.campaign", "imported.runs", "imported.faults", "imported.facts")
+NAMES = ("campaign", "plan", "run", "verdict", "facts", "thermal.meta", "burn.line", "journal.line", *IMPORTED)
 SHOWN_CHARACTERS = 160
 
 

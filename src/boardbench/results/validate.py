@@ -43,6 +43,11 @@ def _is_campaign(folder: Path) -> bool:
 
 
 def _campaign(folder: Path) -> Iterator[Problem]:
+    if _is_imported(folder):
+        from boardbench.imports.check import check  # it needs this package itself
+
+        yield from check(folder)
+        return
     yield from manifest.check(folder)
     yield from _names(folder)
     documents: dict[str, Mapping[str, Any] | None] = {}
@@ -60,6 +65,13 @@ def _campaign(folder: Path) -> Iterator[Problem]:
     for attempt in sorted(folder.glob("cells/*/attempt-*")):
         yield from _attempt(folder, attempt, plan, campaign, runs)
     yield from _cells(folder, plan, stored, runs)
+
+
+def _is_imported(folder: Path) -> bool:
+    try:
+        return "imported" in store.read_object(folder / "campaign.json")
+    except InputError:
+        return False
 
 
 def _names(folder: Path) -> Iterator[Problem]:
