@@ -9,9 +9,12 @@ from tasks import (
     bench,
     boards,
     collect,
+    compare,
     demo,
     doctor,
+    import_,
     lease,
+    ledger,
     plan,
     provision,
     report,
@@ -23,7 +26,24 @@ from tasks import (
 )
 
 namespace = Collection()
-for _module in (demo, doctor, provision, plan, bench, collect, validate, report, teardown, status, lease, audit, test):
+for _module in (
+    demo,
+    doctor,
+    provision,
+    plan,
+    bench,
+    collect,
+    import_,
+    validate,
+    report,
+    compare,
+    ledger,
+    teardown,
+    status,
+    lease,
+    audit,
+    test,
+):
     for _task in _module.VERBS:
         namespace.add_task(_task)
 namespace.add_collection(Collection.from_module(boards))

@@ -23,6 +23,7 @@ ANY_WORDS = {"audit"}
 SECTIONS = (
     ("The whole way", ("demo",)),
     ("Step by step", ("provision", "plan", "bench", "collect", "validate", "report", "teardown")),
+    ("Judging", ("import", "compare", "ledger")),
     ("Looking", ("doctor", "status", "lease", "audit")),
     ("Boards", ("boards", "boards.trust")),
     ("Virtual boards", ("virtual.up", "virtual.status", "virtual.down", "virtual.fit")),

@@ -24,9 +24,10 @@ TESTS_FAILED = 1
 )
 def test(c: Context, only: str = "tests", match: str = "", full: bool = False, json: bool = False) -> int:
     """Run the tests: style, types, import rule, units, the door, virtual boards, the demo."""
-    from boardbench.virtual.host_packages import ensure
+    from boardbench.virtual.host_packages import ensure, ensure_browser
 
     ensure("auto", note)
+    ensure_browser(note)
     # Most tests wait for boards: more workers than cores. A file's tests share its fleet, so they stay together.
     arguments = [sys.executable, "-m", "pytest", only, "-n", "4", "--dist", "loadfile"]
     if match:

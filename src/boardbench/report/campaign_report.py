@@ -5,7 +5,7 @@ Only files are read, and each attempt is used only if it is whole (every file ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from boardbench.analysis.thermal import Heat, Throughput, spread
 from boardbench.errors import InputError
 from boardbench.report.dead_time import dead_time_of
 from boardbench.results import store
-from boardbench.results.figures import figures_of
+from boardbench.results.figures import Figures, figures_of
 from boardbench.results.verdict import whole_run
 from boardbench.workloads.chains import label as load_label_of
 
@@ -112,8 +112,13 @@ class CampaignReport:
         }
 
 
-def load_report(folder: Path) -> CampaignReport:
-    """The report of a campaign folder. Raises InputError when it is no finished campaign."""
+Look = Callable[[Mapping[str, Any], Path, Mapping[str, Any], Figures], None]
+"""What else to do with a run while its raw files are at hand: its cell, its folder, its run.json, its figures."""
+
+
+def load_report(folder: Path, look: Look | None = None) -> CampaignReport:
+    """The report of a campaign folder; `look` is called for each cell's run. Raises InputError when it is no finished
+    campaign."""
     if not (folder / "campaign.json").is_file():
         raise InputError("is not a campaign folder (no campaign.json)", where=str(folder))
     if not (folder / "verdict.json").is_file():
@@ -134,7 +139,7 @@ def load_report(folder: Path) -> CampaignReport:
         if cell["name"] in left_out:
             continue
         label = f"{cell['arm']}#{cell['repetition']}" if several else cell["arm"]
-        figures, unit = _cell(folder, cell, label, why.get(cell["name"]), plan)
+        figures, unit = _cell(folder, cell, label, why.get(cell["name"]), plan, look)
         cells.append(figures)
         units |= {unit} if unit else set()
     return CampaignReport(
@@ -162,7 +167,12 @@ def _spreads(cells: Sequence[CellFigures]) -> dict[str, float | None]:
 
 
 def _cell(
-    folder: Path, cell: Mapping[str, Any], label: str, missing_why: str | None, plan: Mapping[str, Any]
+    folder: Path,
+    cell: Mapping[str, Any],
+    label: str,
+    missing_why: str | None,
+    plan: Mapping[str, Any],
+    look: Look | None,
 ) -> tuple[CellFigures, str | None]:
     """Figures of the attempt that counts (the last valid one, else the last whole one), and the unit of its rate."""
     board = "+".join(cell["boards"])
@@ -176,6 +186,8 @@ def _cell(
     if len(found) > 1:
         notes.append(f"attempt {run['attempt']} of {len(found)}; the others do not count")
     figures = figures_of(path, run, float(plan["time_scale"]))
+    if look is not None:
+        look(cell, path, run, figures)
     notes += figures.notes
     return (
         CellFigures(board, label, figures.throughput, figures.heat, bool(run["valid"]), reasons, None, tuple(notes)),

@@ -37,7 +37,7 @@ def decision_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
         if rule["why"]:
             yield f"  {escape(rule['why'])}"
         for board in rule["boards"]:
-            yield f"  {escape(_numbers(rule, board))}"
+            yield f"  {escape(numbers_text(rule, board))}"
         if rule["baseline"] is not None:
             yield f"  baseline {escape(rule['baseline']['arm'])}: {escape(rule['baseline']['is'])}"
     yield f"these hold for: {escape(decisions['domain'])}"
@@ -54,7 +54,7 @@ def curve_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _numbers(rule: Mapping[str, Any], board: Mapping[str, Any]) -> str:
+def numbers_text(rule: Mapping[str, Any], board: Mapping[str, Any]) -> str:
     """`king: supported, ratio 0.912 = 4,512 (n 3) / 4,948 (n 3) operations/s, noise 0.004 by A/A controls`."""
     if board["effect"] is None:
         return f"{board['board']}: {board['verdict']}, {board['why']}"

@@ -23,12 +23,17 @@ _CUR = re.compile(r"policy(\d+)_cur_khz")
 
 @dataclass(frozen=True)
 class Figures:
-    """What an attempt's files say. `unit`: what is counted; `notes`: what is missing, for people."""
+    """What an attempt's files say. `unit`: what is counted; `notes`: what is missing, for people.
+
+    `samples` and `log` are the raw readings behind the figures: big, so nobody keeps them for many runs.
+    """
 
     throughput: Throughput | None
     heat: Heat | None
     unit: str | None
     notes: tuple[str, ...]
+    samples: Samples | None = None
+    log: ThermalLog | None = None
 
 
 def figures_of(attempt: Path, run: Mapping[str, Any], time_scale: float) -> Figures:
@@ -38,13 +43,13 @@ def figures_of(attempt: Path, run: Mapping[str, Any], time_scale: float) -> Figu
     log, problems = read_thermal(attempt / "thermal.csv") if (attempt / "thermal.csv").is_file() else (None, [])
     notes += [str(problem) for problem in problems[:3]]
     if samples is None:
-        return Figures(None, None, None, tuple(notes))
+        return Figures(None, None, None, tuple(notes), None, log)
     rate = throughput([RateInterval(i.start_monotonic_s, i.end_monotonic_s, i.rate_per_s) for i in samples.intervals])
     hot = None
     if log is not None and samples.window_monotonic_s is not None:
         hot = heat(thermal_samples(log), samples.window_monotonic_s, time_scale)
         notes += [*hot.notes, *_unread(log)]
-    return Figures(rate, hot, samples.unit, tuple(notes))
+    return Figures(rate, hot, samples.unit, tuple(notes), samples, log)
 
 
 def _samples(attempt: Path, name: str, notes: list[str]) -> Samples | None:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from pathlib import Path
 
+from boardbench.errors import InputError
 from boardbench.results import store
 from boardbench.results.problems import Problem
 
@@ -53,6 +54,21 @@ def check(folder: Path) -> list[Problem]:
             problems.append(Problem(name, None, f"was changed: its hash is not the one in {NAME}"))
     problems += [Problem(name, None, f"is not in {NAME}") for name in sorted(present - set(listed))]
     return problems
+
+
+def read(folder: Path) -> tuple[dict[str, str], str]:
+    """What the manifest of `folder` lists (name -> hash), and the hash of the manifest itself.
+
+    Raises InputError when it is missing, cannot be read, or was changed.
+    """
+    try:
+        data = (folder / NAME).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(folder / NAME)) from error
+    listed, problems = _parse(data)
+    if problems:
+        raise InputError(problems[0].what, where=str(folder / NAME))
+    return listed, hashlib.sha256(data).hexdigest()
 
 
 def _parse(data: bytes) -> tuple[dict[str, str], list[Problem]]:

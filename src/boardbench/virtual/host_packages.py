@@ -58,6 +58,33 @@ def ensure(kind: str, say: Callable[[str], None]) -> None:
     _install(packages)
 
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def ensure_browser(say: Callable[[str], None]) -> None:
+    """Install Chromium for the tests of the report's pages, where we may; else say that they will be left out.
+
+    Debian only: elsewhere a package of that name may be a stub that starts nothing. Never an error: no verb needs it.
+    """
+    if any(_have(name) for name in BROWSERS):
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None or not _is_debian():
+        say("no Chromium here: the tests that look at report pages in it are left out (apt-get install chromium)")
+        return
+    say("installing with apt for the tests of report pages: chromium")
+    try:
+        _install(["chromium"])
+    except RigError as error:
+        say(f"{error}; the tests that look at report pages in Chromium are left out")
+
+
+def _is_debian() -> bool:
+    try:
+        return "ID=debian" in Path("/etc/os-release").read_text(encoding="utf-8").split()
+    except OSError:
+        return False
+
+
 def _install(packages: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     fresh_sshd = "openssh-server" in packages
