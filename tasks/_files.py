@@ -40,11 +40,13 @@ def results_dir() -> Path:
 
 
 def campaign_dir(given: str) -> Path:
-    """The campaign that the user means: a path, the start of an id, or (nothing given) the newest one."""
+    """The campaign that is meant: a path, start or end of an id, a matrix for its newest, or the newest of all."""
     if given and Path(given).is_dir():
         return Path(given)
     found = sorted(results_dir().glob("*/*/campaign.json"), key=lambda path: path.parent.name)
     campaigns = [path.parent for path in found]
+    if given and (of_matrix := [path for path in campaigns if path.parent.name == given]):
+        return of_matrix[-1]
     if given:
         campaigns = [path for path in campaigns if path.name.startswith(given) or path.name.endswith(given)]
         if len(campaigns) > 1:

@@ -13,7 +13,7 @@ from tasks._verb import emit, note, verb
 
 @verb(
     help={
-        "campaign": "campaign folder or part of its name (default: the newest)",
+        "campaign": "campaign folder, start or end of its id, or a matrix for its newest (default: the newest)",
         "html": "write one self-contained HTML file instead",
         "markdown": "write Markdown instead",
         "csv": "write one row per run instead",
