@@ -11,6 +11,7 @@ from . import things
 from .failures import RIG, Failure
 from .journal import Journal, Lock, check_scope, scope_names
 from .places import Places
+from .staged import staged
 from .system import System
 from .wire import Call
 
@@ -73,7 +74,10 @@ def scopes(_args: dict[str, Any], call: Call) -> dict[str, Any]:
 
 
 def purge(_args: dict[str, Any], call: Call) -> dict[str, Any]:
-    """Removes all that boardbench itself keeps on the board. Refused while something is to be put back, or runs."""
+    """Removes all that boardbench itself keeps on the board.
+
+    Refused while something is to be put back, something runs, or a run was not fetched yet.
+    """
     places = call.places
     with Lock(places):
         left = list(scope_names(places))
@@ -83,6 +87,11 @@ def purge(_args: dict[str, Any], call: Call) -> dict[str, Any]:
         if running:
             advice = "end the campaign first; a run that its controller did not live to fetch: ./inv collect"
             raise Failure(RIG, f"still in use: {', '.join(running)}", "purge", advice)
+        unfetched = [str(run["run"]) for run in staged({}, call)["runs"] if run["phase"] in ("started", "finished")]
+        if unfetched:
+            folder = places.on_board(os.path.join(places.runs, unfetched[0]))
+            advice = f"./inv collect, where the campaign was run; or remove {folder} if nobody wants it"
+            raise Failure(RIG, f"runs that nobody has fetched: {', '.join(unfetched)}", "purge", advice)
         removed = []
         for path in (places.state, places.run):
             if os.path.lexists(path):

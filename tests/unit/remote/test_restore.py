@@ -203,6 +203,14 @@ def test_purge_is_refused_while_a_run_is_installed(tree: Tree) -> None:
         restore.purge({}, call(tree))
 
 
+@pytest.mark.parametrize("phase", ["started", "finished"])
+def test_purge_throws_no_run_away_that_nobody_has_fetched(tree: Tree, phase: str) -> None:
+    tree.write("var/lib/boardbench/runs/7/run-state.json", f'{{"run": "7", "phase": "{phase}"}}')
+    with pytest.raises(Failure, match=r"nobody has fetched: 7.*\./inv collect.*/var/lib/boardbench/runs/7"):
+        restore.purge({}, call(tree))
+    assert (tree.root / "var/lib/boardbench/runs/7/run-state.json").is_file()
+
+
 def test_purge_leaves_nothing_of_ours_and_everything_else(tree: Tree) -> None:
     tree.write("etc/theirs", "x")
     before = tree.snapshot()
