@@ -17,9 +17,16 @@ from boardbench.virtual.tree import Tree
 _KINDS = {r76s.KIND: r76s, jetson.KIND: jetson}
 CTL_TARGET = "/run/boardbench-virtual"
 
+_BPFTRACE = "usr/local/bin/bpftrace"
 _BOARD_FILES = {
     r76s.KIND: ("etc/rom-version",),
-    jetson.KIND: ("etc/nv_tegra_release", "etc/nvpmodel.conf", "usr/local/bin/tegrastats", "usr/local/bin/nvpmodel"),
+    jetson.KIND: (
+        "etc/nv_tegra_release",
+        "etc/nvpmodel.conf",
+        "usr/local/bin/tegrastats",
+        "usr/local/bin/nvpmodel",
+        _BPFTRACE,
+    ),
 }
 # With systemd-nspawn a bind over all of /sys does not work; these folders exist in every kernel's sysfs.
 _NSPAWN_SYS = (
@@ -36,6 +43,11 @@ _VM_FILES = ("drop_caches", "swappiness")
 def kinds() -> tuple[str, ...]:
     """The kinds of boards that can be virtual."""
     return tuple(_KINDS)
+
+
+def has_bpftrace(kind: str) -> bool:
+    """Whether a board of this kind has a bpftrace, for which the host traces."""
+    return _BPFTRACE in _BOARD_FILES[kind]
 
 
 def make_board(name: str, kind: str, serial_seed: str, time_scale: float) -> LiveBoard:

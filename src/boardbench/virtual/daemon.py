@@ -22,12 +22,13 @@ from types import FrameType
 
 from boardbench.errors import BenchError, InputError, RigError
 from boardbench.virtual import fleet_file, fuse_fs, pagecache
-from boardbench.virtual.boards import make_board, make_tree
+from boardbench.virtual.boards import has_bpftrace, make_board, make_tree
 from boardbench.virtual.control import Control, write_json
 from boardbench.virtual.fleet_file import BoardEntry, FleetFile
 from boardbench.virtual.fuse_fs import FuseMount, MountError, Served
 from boardbench.virtual.live import LiveBoard
 from boardbench.virtual.plain_fs import PlainFiles
+from boardbench.virtual.tracing import Tracing
 
 _PERIOD_S = 0.1
 _log = logging.getLogger("boardbench.virtual")
@@ -42,6 +43,7 @@ class Daemon:
         self.tree = folder / "tree"
         self.stopping = False
         self.controls = [self._control(entry) for entry in fleet.boards]
+        self.tracings = [Tracing(one.folder) for one in self.controls if has_bpftrace(one.board.kind)]
         self.served = {control.board.name: Served(control.board, control.tree) for control in self.controls}
         # A fleet of very many boards is looked at less often, so that it never eats a core.
         self.period_s = max(_PERIOD_S, 0.002 * len(self.controls))
@@ -62,10 +64,14 @@ class Daemon:
             mode = "fuse" if isinstance(server, FuseMount) else "plain"
             for control in self.controls:
                 control.start(mode)
+            for tracing in self.tracings:
+                tracing.start()
             self._announce(mode, why)
             _log.info("boards served: %d; sysfs: %s", len(self.controls), mode)
             self._loop(server)
         finally:
+            for tracing in self.tracings:
+                tracing.stop()
             server.stop()
             _remove_leftovers(self.folder)
             for control in self.controls:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
 
+from boardbench import apt
 from boardbench.errors import RigError
 
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -49,7 +50,7 @@ def ensure(kind: str, say: Callable[[str], None]) -> None:
     packages = missing(kind)
     if not packages:
         return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+    if not apt.may_install():
         raise RigError(
             f"virtual boards need {', '.join(packages)} on this machine",
             advice=f"as root: apt-get install {' '.join(packages)}",
@@ -86,29 +87,16 @@ def _is_debian() -> bool:
 
 
 def _install(packages: list[str]) -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     fresh_sshd = "openssh-server" in packages
     guard = fresh_sshd and not POLICY.exists()
     if guard:
         POLICY.write_text("#!/bin/sh\nexit 101\n", encoding="ascii")
         POLICY.chmod(0o755)
     try:
-        subprocess.run(["apt-get", "update", "-qq"], env=environment, capture_output=True, check=False)
-        done = subprocess.run(
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        apt.install(packages)
     finally:
         if guard:
             POLICY.unlink()
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RigError(
-            f"apt could not install {' '.join(packages)}: {last}", advice="install them by hand and try again"
-        )
     if fresh_sshd and Path("/run/systemd/system").is_dir():
         subprocess.run(
             ["systemctl", "disable", "--quiet", "ssh.service", "ssh.socket"], capture_output=True, check=False

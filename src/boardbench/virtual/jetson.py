@@ -133,7 +133,7 @@ def add_files(board: LiveBoard, tree: Tree) -> None:
     add_disk(tree, "nvme0n1", 976773168)
     tree.fixed("etc/nv_tegra_release", jetson_text.TEGRA_RELEASE, mode=0o644)
     tree.fixed("etc/nvpmodel.conf", jetson_text.NVPMODEL_CONF, mode=0o644)
-    for program in ("tegrastats", "nvpmodel"):
+    for program in ("tegrastats", "nvpmodel", "bpftrace"):
         tree.fixed(f"usr/local/bin/{program}", jetson_text.program(program), mode=0o755)
 
 

@@ -142,6 +142,9 @@ def _binds_text(board: BoardPlan) -> str:
     lines += ["", "[Service]", "Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/true"]
     late = [(index, bind.target) for index, bind in enumerate(board.binds) if _is_late(bind)]
     lines += [f"ExecStart=/bin/mount --bind {_HELD}/{index} {target}" for index, target in late]
+    if cgroups.memory_folder(board.address) is not None:
+        # What the board sees there is its own group alone: it may limit its programs' memory, as a real board may.
+        lines.append("ExecStart=-/bin/mount -o remount,bind,rw /sys/fs/cgroup/memory")
     return "\n".join([*lines, "", "[Install]", "WantedBy=sysinit.target"]) + "\n"
 
 
