@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ FILE_NAME = "payload.yml"
 ROOT = "/opt/boardbench/payloads"
 # The board writes a payload's settings here, beside its files.
 SETTINGS = "settings.json"
+# In a unit that is filled, `@name@` stands for a setting. systemd has words of its own for `$`, `%` and quotes.
+_SETTING = re.compile(r"@([A-Za-z_][A-Za-z0-9_]*)@")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=+, -]*\Z")
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,19 @@ class PayloadFile:
 
 
 @dataclass(frozen=True)
+class BuiltFiles:
+    """Files that a build makes: all of the variant `built`, put under `path` of the payload's root."""
+
+    built: str
+    path: str
+
+
+@dataclass(frozen=True)
 class PayloadUnit:
-    """A unit file of the payload and the state that the unit is to be in."""
+    """A unit file of the payload and the state that the unit is to be in.
+
+    `content`: the text with the settings filled in, None for a unit that goes as it lies in `source`.
+    """
 
     name: str
     source: Path
@@ -40,6 +55,7 @@ class PayloadUnit:
     active: bool
     size: int
     sha256: str
+    content: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -57,13 +73,17 @@ class Harness:
 
 @dataclass(frozen=True)
 class Payload:
-    """A payload with every file hashed; `version_sha256` changes exactly when what a board gets changes."""
+    """A payload with every file hashed; `version_sha256` changes exactly when what a board gets changes.
+
+    `built`: what it lacks until `with_built` gives it; a board can only get a payload that lacks nothing.
+    """
 
     folder: Path
     name: str
     summary: str
     kinds: tuple[str, ...]
     files: tuple[PayloadFile, ...]
+    built: tuple[BuiltFiles, ...]
     units: tuple[PayloadUnit, ...]
     settings: Mapping[str, object] | None
     health: tuple[str, ...] | None
@@ -78,14 +98,21 @@ class Payload:
         """The payload's folder on a board."""
         return f"{ROOT}/{self.name}"
 
-    def blobs(self) -> dict[str, Path]:
-        """Where the contents are that `as_args` refers to, by SHA-256."""
-        contents: tuple[PayloadFile | PayloadUnit, ...] = (*self.files, *self.units)
-        return {item.sha256: item.source for item in contents}
+    def blobs(self) -> dict[str, Path | bytes]:
+        """The contents, or where they are, that `as_args` refers to, by SHA-256."""
+        found: dict[str, Path | bytes] = {file.sha256: file.source for file in self.files}
+        found.update({unit.sha256: unit.source if unit.content is None else unit.content for unit in self.units})
+        return found
 
     def with_settings(self, settings: Mapping[str, object]) -> Payload:
-        """The same payload with other settings, which make another version of it."""
-        return _versioned(replace(self, settings=settings))
+        """The same payload with other settings, which make another version of it. Those not named stay as they are."""
+        merged = {**(self.settings or {}), **settings}
+        units = tuple(unit if unit.content is None else _filled(unit, merged) for unit in self.units)
+        return _versioned(replace(self, settings=merged, units=units))
+
+    def with_built(self, files: Sequence[PayloadFile]) -> Payload:
+        """The same payload with what builds made; it lacks nothing then."""
+        return _versioned(replace(self, files=(*self.files, *files), built=()))
 
     def as_args(self) -> dict[str, object]:
         """The arguments of the `payload` resource."""
@@ -100,9 +127,11 @@ def load_payload(folder: Path) -> Payload:
         raise document.error(
             "name", what=f"payload '{data['name']}' lies in folder '{folder.name}'", advice="use one name for both"
         )
-    files = tuple(_file(document, index) for index in range(len(data["files"])))
+    _check_build(document)
+    built = tuple(BuiltFiles(entry["built"], entry["path"]) for entry in data["files"] if "built" in entry)
+    files = tuple(_file(document, index) for index, entry in enumerate(data["files"]) if "built" not in entry)
     units = tuple(_unit(document, index) for index in range(len(data.get("units", []))))
-    _refuse_twice(document, "files", [file.path for file in files], "path")
+    _refuse_twice(document, "files", [entry["path"] for entry in data["files"]], "path")
     _refuse_twice(document, "units", [unit.name for unit in units], "name")
     harness = data.get("harness", {})
     health = data.get("health")
@@ -112,6 +141,7 @@ def load_payload(folder: Path) -> Payload:
         summary=data["summary"],
         kinds=tuple(data["boards"]["kinds"]),
         files=files,
+        built=built,
         units=units,
         settings=data.get("settings"),
         health=None if health is None else tuple(health),
@@ -163,7 +193,56 @@ def _file(document: Document, index: int) -> PayloadFile:
 def _unit(document: Document, index: int) -> PayloadUnit:
     entry = document.data["units"][index]
     source, size, sha256 = _hashed(document, "units", index)
-    return PayloadUnit(entry["name"], source, entry.get("enabled", False), entry.get("active", False), size, sha256)
+    unit = PayloadUnit(entry["name"], source, entry.get("enabled", False), entry.get("active", False), size, sha256)
+    return _filled(unit, document.data.get("settings") or {}) if entry.get("fill") else unit
+
+
+def _filled(unit: PayloadUnit, settings: Mapping[str, object]) -> PayloadUnit:
+    """The unit with its settings put in. A setting becomes part of a line, so it may only have plain characters."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in settings:
+            raise InputError(
+                f"'{match.group(0)}' is no setting", where=str(unit.source), advice=did_you_mean(name, settings)
+            )
+        text = str(settings[name])
+        if not _PLAIN.match(text):
+            raise InputError(
+                f"setting '{name}' is {text[:60]!r}, which cannot stand in a unit",
+                where=str(unit.source),
+                advice="letters, digits, blanks and _ . / : = + , - can",
+            )
+        return text
+
+    try:
+        content = _SETTING.sub(value, unit.source.read_text(encoding="utf-8")).encode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the unit cannot be read: {error}", where=str(unit.source)) from None
+    return replace(unit, size=len(content), sha256=hashlib.sha256(content).hexdigest(), content=content)
+
+
+def _check_build(document: Document) -> None:
+    """Rules between the entries of a build, and between it and the files that come from it."""
+    build = document.data.get("build") or {}
+    kinds = [key for key in ("variants", "model") if key in build]
+    if document.data.get("build") is not None and len(kinds) != 1:
+        raise document.error("build", what="a build has either 'variants' or a 'model'", advice="give it one of them")
+    lacking = [key for key in ("source", "targets", "cmake", "places") if "variants" in build and key not in build]
+    if lacking:
+        raise document.error("build", what=f"'build' has no '{lacking[0]}'", advice=f"add '{lacking[0]}:'")
+    made = list(build.get("variants", kinds))
+    for index, entry in enumerate(document.data["files"]):
+        if ("source" in entry) == ("built" in entry):
+            raise document.error(
+                "files", index, what="a file has either 'source' or 'built'", advice="give it one of them"
+            )
+        if entry.get("built", None) not in (None, *made):
+            raise document.error(
+                "files", index, "built",
+                what=f"no build makes '{entry['built']}'",
+                advice=did_you_mean(entry["built"], made, kind="builds"),
+            )  # fmt: skip
 
 
 def _hashed(document: Document, section: str, index: int) -> tuple[Path, int, str]:

@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from boardbench.builds.completing import Completer
 from boardbench.crew import each
 from boardbench.errors import BenchError, BugError
 from boardbench.inventory import Board, Inventory
 
-from .compile import PROVISION, BoardProgram, Request, compile_playbook
+from .compile import PROVISION, BoardProgram, Request, chosen, compile_playbook, incomplete
 from .load import Playbook
 from .recap import STATES, BoardOutcome, Outcome, StepResult
 
@@ -48,31 +49,55 @@ def run(
     check: bool = False,
     diff: bool = False,
     tags: Collection[str] | None = None,
+    skip_tags: Collection[str] = (),
     open_door: OpenDoor,
     on_event: OnEvent | None = None,
     at_once: int = 16,
+    completer: Completer | None = None,
 ) -> Outcome:
     """Apply a playbook to boards; with `check` nothing is touched and `changed` means "would change".
 
-    Raises `InputError` before the first board is contacted; after that each board's error is only its own and is in
-    the outcome. `on_event(board, event)` is called from several threads.
+    Raises `InputError` before the first board is changed; after that each board's error is only its own and is in
+    the outcome. `completer` builds what payloads lack: a build that fails is everybody's error, and is raised.
+    `on_event(board, event)` is called from several threads.
     """
     for board in boards:
         if board.name not in inventory.boards:
             raise BugError(f"board '{board.name}' is not in {inventory.path}")
-    programs = {
-        program.board.name: program for program in compile_playbook(playbook, boards, tags=tags, check=check, diff=diff)
-    }
+    lost: dict[str, BenchError] = {}
+    if completer is not None:
+        # What a board is decides what is built for it.
+        lost = completer.meet(
+            [board for board in boards if incomplete(playbook, chosen(playbook, board, tags, skip_tags))]
+        )
+    met = [board for board in boards if board.name not in lost]
+    compiled = compile_playbook(
+        playbook, met, tags=tags, skip_tags=skip_tags, check=check, diff=diff,
+        complete=completer.complete if completer is not None else None,
+    )  # fmt: skip
+    programs = {program.board.name: program for program in compiled}
     workers = {
         name: _Worker(program, playbook.deadline_s, check, open_door, on_event) for name, program in programs.items()
     }
-    ended = each(boards, lambda board: workers[board.name].work(), at_once=at_once)
+    ended = each(met, lambda board: workers[board.name].work(), at_once=at_once)
     outcomes = {}
-    for name, worker in workers.items():
-        result = ended[name]
+    for board in boards:
+        if board.name in lost:
+            outcomes[board.name] = BoardOutcome(board.name, (), lost[board.name])
+            continue
+        worker, result = workers[board.name], ended[board.name]
         error = result if isinstance(result, BenchError) else worker.error
-        outcomes[name] = BoardOutcome(name, tuple(worker.steps), error)
+        outcomes[board.name] = BoardOutcome(board.name, tuple(worker.steps), error)
     return Outcome(outcomes, check)
+
+
+def all_built(playbook: Playbook, boards: Sequence[Board], completer: Completer) -> bool:
+    """Whether all programs that payloads of these boards need have been built before. A board's error is raised."""
+    needing = [(board, incomplete(playbook, chosen(playbook, board))) for board in boards]
+    lost = completer.meet([board for board, payloads in needing if payloads])
+    if lost:
+        raise next(iter(lost.values()))
+    return all(completer.ready(payload, board) for board, payloads in needing for payload in payloads)
 
 
 class _Worker:

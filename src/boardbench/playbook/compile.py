@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boardbench.errors import InputError
+from boardbench.builds.programs import PINNED
+from boardbench.errors import BugError, InputError
 from boardbench.inventory import Board, Value
-from boardbench.payload import hash_file
+from boardbench.payload import Payload, hash_file
 from boardbench.yamlfile import Document, did_you_mean
 
 from .load import UNDOING, Playbook, Step, check_args
@@ -18,6 +19,8 @@ from .variables import put_in, variables_of
 
 PROVISION = "provision"
 CAMPAIGNS = "campaigns"
+# Gives a board's payload what builds make, from the source that a step names.
+Complete = Callable[[Payload, Board, str], Payload]
 # What a step is about, for its id: the first of these arguments that it has.
 _SUBJECT = ("path", "name", "names", "argv", "governor", "scope")
 
@@ -54,24 +57,51 @@ def compile_playbook(
     boards: Sequence[Board],
     *,
     tags: Collection[str] | None = None,
+    skip_tags: Collection[str] = (),
     check: bool = False,
     diff: bool = False,
+    complete: Complete | None = None,
 ) -> tuple[BoardProgram, ...]:
-    """The program of every board; `InputError` before any board is touched. `tags`: only steps with one of them."""
-    for tag in tags or ():
-        if tag not in playbook.tags:
-            raise InputError(
-                f"no step of {playbook.path} has the tag '{tag}'",
-                where="--tags",
-                advice=did_you_mean(tag, playbook.tags, kind="tags"),
-            )
-    return tuple(_program(playbook, board, tags, check, diff) for board in boards)
+    """The program of every board; `InputError` before any board is touched.
+
+    `tags`: only steps with one of them; `skip_tags`: no step with one of them. `complete` is asked for payloads that
+    lack what builds make.
+    """
+    for option, given in (("--tags", tags or ()), ("--skip-tags", skip_tags)):
+        for tag in given:
+            if tag not in playbook.tags:
+                raise InputError(
+                    f"no step of {playbook.path} has the tag '{tag}'",
+                    where=option,
+                    advice=did_you_mean(tag, playbook.tags, kind="tags"),
+                )
+    return tuple(
+        _program(playbook, board, chosen(playbook, board, tags, skip_tags), check, diff, complete) for board in boards
+    )
 
 
-def _program(playbook: Playbook, board: Board, tags: Collection[str] | None, check: bool, diff: bool) -> BoardProgram:
-    steps = [
-        step for step in playbook.steps if board.name in step.boards and (not tags or step.tags.intersection(tags))
+def chosen(
+    playbook: Playbook, board: Board, tags: Collection[str] | None = None, skip_tags: Collection[str] = ()
+) -> list[Step]:
+    """The steps that are for a board and for these tags."""
+    return [
+        step
+        for step in playbook.steps
+        if board.name in step.boards
+        and (not tags or step.tags.intersection(tags))
+        and not step.tags.intersection(skip_tags)
     ]
+
+
+def incomplete(playbook: Playbook, steps: Sequence[Step]) -> list[Payload]:
+    """The payloads of these steps that lack what builds make."""
+    wanted = [step for step in steps if step.resource == "payload" and step.args.get("state") != "absent"]
+    return [payload for step in wanted if (payload := playbook.payloads[step.args["name"]]).built]
+
+
+def _program(
+    playbook: Playbook, board: Board, steps: list[Step], check: bool, diff: bool, complete: Complete | None
+) -> BoardProgram:
     document = _filled(playbook, board, steps)
     requests: list[Request] = []
     wire: list[dict[str, Any]] = []
@@ -96,7 +126,7 @@ def _program(playbook: Playbook, board: Board, tags: Collection[str] | None, che
             close()
             requests.append(_undoing(step, args))
         else:
-            wire.append(_wire_step(playbook, document, step, args, wire, blobs))
+            wire.append(_wire_step(playbook, document, step, args, wire, blobs, board, complete))
     close()
     return BoardProgram(board, tuple(requests))
 
@@ -134,16 +164,11 @@ def _wire_step(
     args: Mapping[str, Any],
     earlier: Sequence[Mapping[str, Any]],
     blobs: dict[str, Path | bytes],
+    board: Board,
+    complete: Complete | None,
 ) -> dict[str, Any]:
     if step.resource == "payload":
-        payload = playbook.payloads[args["name"]]
-        if "settings" in args:
-            payload = payload.with_settings(args["settings"])
-        wire_args = payload.as_args()
-        if args.get("state") == "absent":
-            wire_args["state"] = "absent"
-        else:
-            blobs.update(payload.blobs())
+        wire_args = _payload_args(playbook.payloads[args["name"]], args, blobs, board, complete)
     else:
         wire_args = dict(args)
         if "source" in args:
@@ -156,6 +181,25 @@ def _wire_step(
         "when": dict(step.when),
         "line": step.line,
     }
+
+
+def _payload_args(
+    payload: Payload,
+    args: Mapping[str, Any],
+    blobs: dict[str, Path | bytes],
+    board: Board,
+    complete: Complete | None,
+) -> dict[str, Any]:
+    if "settings" in args:
+        payload = payload.with_settings(args["settings"])
+    if args.get("state") == "absent":
+        return {**payload.as_args(), "state": "absent"}
+    if payload.built:
+        if complete is None:
+            raise BugError(f"payload '{payload.name}' lacks what its build makes", where=board.name)
+        payload = complete(payload, board, args.get("source", PINNED))
+    blobs.update(payload.blobs())
+    return payload.as_args()
 
 
 def _blob(document: Document, step: Step, name: str, blobs: dict[str, Path | bytes]) -> dict[str, Any]:
