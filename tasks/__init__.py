@@ -5,6 +5,7 @@ from __future__ import annotations
 from invoke import Collection
 
 from tasks import (
+    advise,
     audit,
     bench,
     boards,
@@ -42,6 +43,7 @@ for _module in (
     status,
     lease,
     audit,
+    advise,
     test,
 ):
     for _task in _module.VERBS:

@@ -23,8 +23,8 @@ ANY_WORDS = {"audit"}
 SECTIONS = (
     ("The whole way", ("demo",)),
     ("Step by step", ("provision", "plan", "bench", "collect", "validate", "report", "teardown")),
-    ("Judging", ("import", "compare", "ledger")),
-    ("Looking", ("doctor", "status", "lease", "audit")),
+    ("Judging", ("import", "compare", "ledger", "advise")),
+    ("Looking", ("doctor", "status", "lease", "audit", "tracer")),
     ("Boards", ("boards", "boards.trust")),
     ("Virtual boards", ("virtual.up", "virtual.status", "virtual.down", "virtual.fit")),
     ("Working on boardbench", ("test",)),

@@ -87,7 +87,16 @@ def start_fleet(inventory: Inventory, say: Callable[[str], None] = note) -> Inve
             f"in {time.monotonic() - began:.1f} s (physics {status.time_scale:g} x real time; "
             "./inv virtual.down ends them)"
         )
-    return _with_power(inventory.with_access(fleet.access(), fleet.known_hosts), fleet.name)
+    return _with_power(_with_loopback(inventory.with_access(fleet.access(), fleet.known_hosts)), fleet.name)
+
+
+def _with_loopback(inventory: Inventory) -> Inventory:
+    """Virtual boards share the controller's network: what listens on one does so at that board's own address."""
+
+    def own(board: Board) -> Board:
+        return replace(board, vars={"loopback": board.access.host, **board.vars})
+
+    return replace(inventory, boards={name: own(board) for name, board in inventory.boards.items()})
 
 
 def _with_power(inventory: Inventory, fleet: str) -> Inventory:

@@ -10,6 +10,8 @@ from tasks._verb import emit, note
 HELP = {
     "playbook": "playbook file",
     "tags": "only steps with one of these tags, joined by commas",
+    "skip_tags": "no steps with one of these tags",
+    "source": "a tarball or checkout that payloads are built from, instead of the source that they pin",
     "check": "say what would change; touch nothing",
     "diff": "show the differences of files",
 }
@@ -17,13 +19,18 @@ HELP = {
 
 @dataclass(frozen=True)
 class Options:
-    """What a user says about how a playbook is run; `tags` as typed."""
+    """What a user says about how a playbook is run; `tags` and `skip_tags` as typed.
+
+    `source`: what payloads are built from, instead of the source that they pin.
+    """
 
     check: bool = False
     diff: bool = False
     tags: str = ""
     json: bool = False
     quiet: bool = False
+    skip_tags: str = ""
+    source: str = ""
 
 
 def run_playbook(inventory: str, limit: str, playbook: str, options: Options, *, put_back: bool = False) -> int:
@@ -41,11 +48,13 @@ def run_playbook(inventory: str, limit: str, playbook: str, options: Options, *,
 def apply_to(rig: Any, path: Any, options: Options) -> int:
     """Apply one playbook to the chosen boards, print what happens and the recap; returns the exit code.
 
-    A board that is held by a controller that is proved to be dead is taken over, and it is said.
+    A board that is held by a controller that is proved to be dead is taken over, and it is said. What payloads need and
+    nobody has built yet is built first.
     """
     from boardbench.matrix.takeover import freeing
     from boardbench.playbook import apply, load
     from boardbench.report.steps import StepPrinter
+    from tasks._builds import completer
 
     playbook = load.load(path, rig.inventory)
     printer = StepPrinter(check=options.check, diff=options.diff, quiet=options.quiet)
@@ -55,9 +64,11 @@ def apply_to(rig: Any, path: Any, options: Options) -> int:
         playbook,
         check=options.check,
         diff=options.diff,
-        tags=[tag.strip() for tag in options.tags.split(",") if tag.strip()] or None,
+        tags=_words(options.tags) or None,
+        skip_tags=_words(options.skip_tags),
         open_door=freeing(_opener(rig), note, check=options.check),
         on_event=(lambda board, event: emit({"board": board, **event})) if options.json else printer.event,
+        completer=completer(rig, source=options.source, check=options.check),
     )
     if options.json:
         emit(outcome.as_json())
@@ -79,6 +90,10 @@ def put_back_first(rig: Any, *, check: bool) -> None:
         # Held: it can be tried again later. Lost boards can too, and cost only themselves.
         if error.transient and not isinstance(error, UnreachableError | DeadlineError):
             raise error
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _opener(rig: Any) -> Any:

@@ -57,6 +57,14 @@ def summary(outcome: Any) -> str:
     return "\n".join(lines)
 
 
+def stage_table(campaign: Path) -> None:
+    """The table of stages of a campaign that has stages, on stdout; nothing for any other."""
+    from boardbench.report.campaign_report import load_report
+    from boardbench.report.tables import print_stages
+
+    print_stages(load_report(campaign))
+
+
 def uncounted(campaign: Path) -> list[str]:
     """How many runs do not count and why, most frequent word first; nothing when all count. Also retried ones."""
     from boardbench.results import store, verdict
@@ -145,6 +153,7 @@ def _ended(go: Callable[[], Any], inventory: str, matrix: str, json: bool) -> in
         emit(outcome.as_dict())
     else:
         note(summary(outcome))
+        stage_table(outcome.path)
     return ExitCode.OK if outcome.good else ExitCode.OUTCOME
 
 

@@ -1,4 +1,4 @@
-"""provision: make boards match a playbook."""
+"""provision: make the boards match a playbook."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ def provision(
     c: Context,
     inventory: str = "",
     limit: str = "",
-    tags: str = "",
     playbook: str = "playbooks/provision.yml",
+    tags: str = "",
+    skip_tags: str = "",
+    source: str = "",
     check: bool = False,
     diff: bool = False,
     json: bool = False,
 ) -> int:
     """Make the boards match playbooks/provision.yml: settings, payloads, services."""
-    return run_playbook(inventory, limit, playbook, Options(check, diff, tags, json))
+    options = Options(check, diff, tags, json, skip_tags=skip_tags, source=source)
+    return run_playbook(inventory, limit, playbook, options)
 
 
 VERBS = (provision,)

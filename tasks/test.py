@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from invoke import Context
 
@@ -28,6 +30,14 @@ def test(c: Context, only: str = "tests", match: str = "", full: bool = False, j
 
     ensure("auto", note)
     ensure_browser(note)
+    with _llama_ahead(only == "tests" and not match):
+        code = _run(only, match, full, json)
+    if json:
+        emit({"exit_code": code, "passed": code == 0})
+    return code
+
+
+def _run(only: str, match: str, full: bool, json: bool) -> int:
     # Most tests wait for boards: more workers than cores. A file's tests share its fleet, so they stay together.
     arguments = [sys.executable, "-m", "pytest", only, "-n", "4", "--dist", "loadfile"]
     if match:
@@ -42,9 +52,27 @@ def test(c: Context, only: str = "tests", match: str = "", full: bool = False, j
     if full:
         # What is timed runs alone.
         code = _pytest([sys.executable, "-m", "pytest", only, "-m", "perf"], quiet=json) or code
-    if json:
-        emit({"exit_code": code, "passed": code == 0})
     return code
+
+
+@contextmanager
+def _llama_ahead(whole: bool) -> Iterator[None]:
+    """On a fresh machine llama.cpp takes ten minutes to build: begun now, it is there when its tests want it.
+
+    Whether it can be built here is the tests' matter: they wait for the same build, and say what is missing.
+    """
+    code = (
+        "import sys\nfrom boardbench.builds.__main__ import main\n"
+        "sys.exit(main([sys.argv[1], 'stock']) or main([sys.argv[1], 'patched']))"
+    )
+    argv = [sys.executable, "-c", code, str(project_dir() / "payloads" / "llama-expert-cache")]
+    ahead = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if whole else None
+    try:
+        yield
+    finally:
+        if ahead is not None:
+            ahead.terminate()
+            ahead.wait()
 
 
 def _pytest(arguments: list[str], *, quiet: bool) -> int:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from boardbench import program
-from boardbench.blobs import pieces, send_blob
+from boardbench.blobs import Outgoing, pieces
 from boardbench.errors import (
     BenchError,
     BugError,
@@ -208,7 +208,7 @@ class _Call:
         self._verb = verb
         self._deadline_s = deadline_s
         self._deadline = time.monotonic() + deadline_s
-        self._blobs = blobs
+        self._outgoing = Outgoing(blobs, on_event)
         self._on_event = on_event
         self._on_data = on_data
         self._running: Exec | None = None
@@ -325,10 +325,12 @@ class _Call:
 
     def _serve(self, frames: Frames, message: dict[str, object]) -> None:
         wanted = message.get("blobs")
-        for sha in wanted if isinstance(wanted, list) else []:
-            if sha not in self._blobs:
+        hashes = wanted if isinstance(wanted, list) else []
+        self._outgoing.ask(map(str, hashes))
+        for sha in hashes:
+            if sha not in self._outgoing:
                 raise BugError(f"the board asks for a blob that nobody offered: {sha!r}", where=self._where)
-            send_blob(frames, str(sha), self._blobs[sha])
+            self._outgoing.send(frames, str(sha))
 
     def _data(self, frames: Frames, message: dict[str, object]) -> None:
         count = message.get("bytes")

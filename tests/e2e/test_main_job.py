@@ -15,6 +15,8 @@ from .conftest import Bench, own_bench
 
 pytestmark = pytest.mark.boards
 BOARDS = ("jetson", "king", "queen", "jack")
+# Without llama.cpp, which may have to be built first: it has tests of its own.
+QUICK = ("--skip-tags", "llama")
 
 
 def alive(pid: int) -> bool:
@@ -27,16 +29,16 @@ def alive(pid: int) -> bool:
 
 
 def test_check_lists_what_provision_would_do_and_changes_nothing(bench: Bench) -> None:
-    first = bench.inv("provision", "--check", "--json")
-    again = bench.inv("provision", "--check", "--json")
+    first = bench.inv("provision", *QUICK, "--check", "--json")
+    again = bench.inv("provision", *QUICK, "--check", "--json")
     assert first.code == 0, first.err
     assert all(counts["changed"] > 0 for counts in first.document["recap"].values())
     assert first.document == again.document
 
 
 def test_a_second_provision_changes_nothing_on_four_boards(bench: Bench) -> None:
-    first = bench.inv("provision", "--json")
-    second = bench.inv("provision", "--json")
+    first = bench.inv("provision", *QUICK, "--json")
+    second = bench.inv("provision", *QUICK, "--json")
     assert first.code == 0, first.err + first.out
     assert second.code == 0, second.err
     assert set(second.document["recap"]) == set(BOARDS)

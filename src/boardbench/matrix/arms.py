@@ -67,7 +67,7 @@ def _combinations(factors: Sequence[Factor], choice: Choice) -> Iterator[Arm]:
             continue
         phase = next((levels[factor.name] for factor in factors if factor.kind == "phase"), None)
         name = "-".join(factor.slug(levels[factor.name]) for factor in factors)
-        options = {f.option: f.options[levels[f.name]] for f in factors if f.option is not None}
+        options = {key: value for f in factors for key, value in f.options_of(levels[f.name]).items()}
         yield Arm(name, levels, phase, None, options)
 
 

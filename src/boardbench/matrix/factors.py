@@ -38,7 +38,8 @@ class Factor:
     - `phase`: levels are states of cooling;
     - `setting`: `settings` gives each level's kernel settings;
     - `cap`: levels are MHz (or `none`) for `scaling_max_freq` of `policies` (empty: all) on `boards` (empty: all);
-    - `workload`: `options` gives each level's value of the workload's option `option`.
+    - `workload`: `options` gives each level's value of the workload's option `option`;
+    - `stage`: a level sets several things at once: `settings`, and the workload's options in `bundles`.
 
     `blocked`: its levels need hands or restarts, so the runs of one level stay together.
     """
@@ -52,6 +53,12 @@ class Factor:
     boards: tuple[str, ...] = ()
     option: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    bundles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def options_of(self, level: str) -> dict[str, Any]:
+        """What a level overrides of the workload."""
+        own = {self.option: self.options[level]} if self.option is not None else {}
+        return {**self.bundles.get(level, {}), **own}
 
     def slug(self, level: str) -> str:
         """The level as a part of an arm's name: a bare number gets the factor's name before it."""
@@ -74,6 +81,7 @@ class Factor:
             "boards": list(self.boards),
             "option": self.option,
             "options": dict(self.options),
+            **({"bundles": {level: dict(options) for level, options in self.bundles.items()}} if self.bundles else {}),
         }
 
 
@@ -126,8 +134,8 @@ def check_targets(document: Document, settings: Sequence[Setting], factors: Sequ
 def _factor(document: Document, name: str, data: Mapping[str, Any]) -> Factor:
     kind: str = data["kind"]
     given = data["levels"]
-    if (kind == "setting") != isinstance(given, Mapping):
-        shape = "a mapping from each level to its settings" if kind == "setting" else "a list"
+    if (kind in ("setting", "stage")) != isinstance(given, Mapping):
+        shape = "a mapping from each level to what it sets" if kind in ("setting", "stage") else "a list"
         raise document.error("factors", name, "levels", what=f"levels of kind '{kind}' must be {shape}")
     for key, kinds in (("policies", "cap"), ("boards", "cap"), ("option", "workload")):
         if key in data and kind != kinds:
@@ -137,17 +145,30 @@ def _factor(document: Document, name: str, data: Mapping[str, Any]) -> Factor:
         raise document.error("factors", name, "levels", what="a level is there twice", advice="keep one")
     _check_levels(document, name, kind, levels)
     policies = data.get("policies", "all")
+    set_by = {level: _settings_in(document, name, level) for level in given} if isinstance(given, Mapping) else {}
     return Factor(
         name=name,
         kind=kind,
         levels=levels,
         blocked=bool(data.get("blocked", kind == "phase")),
-        settings=_level_settings(document, name, given) if kind == "setting" else {},
+        settings=_level_settings(document, name, set_by),
         policies=() if policies == "all" else tuple(policies),
         boards=tuple(data.get("boards", ())),
         option=data.get("option", name) if kind == "workload" else None,
         options=dict(zip(levels, given, strict=True)) if kind == "workload" else {},
+        bundles={str(level): dict(given[level]["workload"]) for level in given} if kind == "stage" else {},
     )
+
+
+def _settings_in(document: Document, name: str, level: str) -> tuple[tuple[str | int, ...], Sequence[Any]]:
+    """Where the settings of a level stand, and what they are. A level of another shape than its kind's is an error."""
+    data = document.data["factors"][name]
+    found = data["levels"][level]
+    if isinstance(found, Mapping) != (data["kind"] == "stage"):
+        shape = "a mapping with 'workload' and 'settings'" if data["kind"] == "stage" else "a list of settings"
+        raise document.error("factors", name, "levels", level, what=f"a level of kind '{data['kind']}' is {shape}")
+    at = ("factors", name, "levels", level)
+    return ((*at, "settings"), found.get("settings", ())) if isinstance(found, Mapping) else (at, found)
 
 
 def _check_levels(document: Document, name: str, kind: str, levels: Sequence[str]) -> None:
@@ -183,12 +204,16 @@ def _governor(governor: str, where: str) -> Setting:
     return Setting("governor", {"governor": governor, "policies": "all"}, where)
 
 
-def _level_settings(document: Document, name: str, levels: Mapping[str, Any]) -> dict[str, tuple[Setting, ...]]:
+def _level_settings(
+    document: Document, name: str, levels: Mapping[str, tuple[tuple[str | int, ...], Sequence[Any]]]
+) -> dict[str, tuple[Setting, ...]]:
     found: dict[str, tuple[Setting, ...]] = {}
-    for level, steps in levels.items():
+    for level, (at, steps) in levels.items():
         settings: list[Setting] = []
         for index, step in enumerate(steps):
-            where = document.where("factors", name, "levels", level, index)
+            where = document.where(*at, index)
+            if "unit" in step:
+                settings.append(Setting("unit", dict(step["unit"]), where))
             if "governor" in step:
                 settings.append(_governor(step["governor"], where))
             for resource in ("sysctl", "sysfs"):

@@ -54,7 +54,8 @@ class Selector:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A set of measurements as the file states it."""
+    """A set of measurements as the file states it. `limits`: of the load's control group, in bytes, as the wire has
+    them."""
 
     path: Path
     file_sha256: str
@@ -75,6 +76,7 @@ class Matrix:
     seed: int
     attempts: int
     cool: Cool | None
+    limits: Mapping[str, int]
     guard: Guard | None
     settings: tuple[Setting, ...]
     logger: Logger
@@ -140,6 +142,7 @@ def load_matrix(path: Path) -> Matrix:
         seed=data.get("seed", 0),
         attempts=data.get("attempts", 1),
         cool=Cool(tuple(cool["zone_types"]), float(cool["below_celsius"]), float(cool["timeout_s"])) if cool else None,
+        limits={key.replace("_mib", "_bytes"): mib << 20 for key, mib in data.get("limits", {}).items()},
         guard=Guard(tuple(guard["zone_types"]), float(guard["above_celsius"])) if guard else None,
         settings=settings,
         logger=_logger(data.get("logger", {})),
@@ -194,6 +197,7 @@ def _check_together(document: yamlfile.Document) -> None:
         )
     _check_chain(document)
     options = set(data["workload"]) - {"name", "interval_s"}
+    # A stage may well override what the others leave as it is.
     for name, factor in data["factors"].items():
         option = factor.get("option", name)
         if factor["kind"] == "workload" and option in options:

@@ -17,6 +17,8 @@ from boardbench.matrix.levels import level_settings
 from boardbench.matrix.load import Matrix
 from boardbench.matrix.order import caveat, order_waves
 from boardbench.results import store
+from boardbench.workloads.base import Durations, Traits
+from boardbench.workloads.registry import traits_of, workload
 
 SCHEMA_VERSION = 1
 MIN_LOGGER_PERIOD_S = 0.1
@@ -60,9 +62,18 @@ class Plan:
         return board_s / self.time_scale
 
     @property
+    def traits(self) -> Traits:
+        """In what the workload differs from a load of fixed duration."""
+        return traits_of(self.matrix.workload)
+
+    def load_s(self, matrix_s: float) -> float:
+        """A duration of the load in wall seconds: real work takes its time, however fast a board's physics run."""
+        return matrix_s if self.traits.ends_by_work else self.wall_s(matrix_s)
+
+    @property
     def logger_period_s(self) -> float:
         """The logger's real period in wall seconds."""
-        return max(self.wall_s(self.matrix.logger.period_s), MIN_LOGGER_PERIOD_S)
+        return max(self.load_s(self.matrix.logger.period_s), MIN_LOGGER_PERIOD_S)
 
     @property
     def max_gap_s(self) -> float:
@@ -78,7 +89,7 @@ class Plan:
     def estimated_s(self) -> float:
         """Wall seconds that the campaign will take when nothing is retried and cooling takes half of its limit."""
         cooling_s = self.matrix.cool.timeout_s / 2 if self.matrix.cool else 0.0
-        return len(self.waves) * (self.wall_s(self.matrix.duration_s + cooling_s) + OVERHEAD_S)
+        return len(self.waves) * (self.load_s(self.matrix.duration_s) + self.wall_s(cooling_s) + OVERHEAD_S)
 
     def arm(self, name: str) -> Arm:
         """The arm of this name."""
@@ -131,8 +142,8 @@ class Plan:
             "workload": {"name": matrix.workload, "options": dict(matrix.workload_options)},
             "board_time": {"duration_s": matrix.duration_s, "interval_s": matrix.interval_s},
             "wall_time": {
-                "duration_s": self.wall_s(matrix.duration_s),
-                "interval_s": self.wall_s(matrix.interval_s),
+                "duration_s": self.load_s(matrix.duration_s),
+                "interval_s": self.load_s(matrix.interval_s),
                 "logger_period_s": self.logger_period_s,
                 "logger_max_gap_s": self.max_gap_s,
                 "estimated_s": self.estimated_s,
@@ -145,6 +156,7 @@ class Plan:
             "order": {"kind": matrix.order, "seed": matrix.seed},
             "attempts": matrix.attempts,
             "cool": None if cool is None else {**asdict(cool), "zone_types": list(cool.zone_types)},
+            **({"limits": dict(matrix.limits)} if matrix.limits else {}),
             "guard": {name: guard.body() for name, guard in self.guards.items()},
             "settings": [{"resource": s.resource, "args": dict(s.args)} for s in matrix.settings],
             "logger": {
@@ -203,6 +215,7 @@ def make_plan(matrix: Matrix, boards: Sequence[Board], time_scale: float = 1.0) 
     if not names or len(set(names)) != len(names):
         raise InputError("a plan needs boards, each once", where=str(matrix.path))
     arms = matrix.arms
+    _check_options(matrix, arms)
     cells: list[Cell] = []
     blocks = blocks_of(arms, matrix.factors)
     waves = order_waves(len(arms), matrix.repeats, matrix.order, matrix.seed, blocks)
@@ -213,3 +226,12 @@ def make_plan(matrix: Matrix, boards: Sequence[Board], time_scale: float = 1.0) 
             name = f"{number:03d}-{arm.name}-{board}"
             cells.append(Cell(number, name, wave, arm.name, repetition, (board,)))
     return Plan(matrix, tuple(names), time_scale, arms, tuple(cells), guards_of(matrix.guard, boards))
+
+
+def _check_options(matrix: Matrix, arms: Sequence[Arm]) -> None:
+    """The workload takes the options of each arm. Raises InputError before any board is asked."""
+    for arm in arms:
+        try:
+            workload(matrix.workload).argv("plan", {**matrix.workload_options, **arm.options}, Durations(1.0, 1.0))
+        except InputError as error:
+            raise InputError(f"arm {arm.name}: {error.what}", where=str(matrix.path), advice=error.advice) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from boardbench.analysis.metrics import SOURCES, unit_fits
 from boardbench.analysis.rules import Prediction, Rule
+from boardbench.workloads.registry import traits_of
 from boardbench.yamlfile import Document, did_you_mean
 
 
@@ -48,13 +49,14 @@ def promises_of(document: Document, arms: Sequence[str]) -> Promises:
 
 def _metrics(document: Document) -> tuple[Metric, ...]:
     found: list[Metric] = []
+    own = traits_of(document.data["workload"]["name"]).figures
     for index, data in enumerate(document.data["metrics"]):
         source = data.get("from", data["name"])
-        if source not in SOURCES:
-            advice = did_you_mean(source, SOURCES, kind="sources")
+        if source not in {*SOURCES, *own}:
+            advice = did_you_mean(source, [*SOURCES, *own], kind="sources")
             raise document.error("metrics", index, what=f"no figure is called '{source}'", advice=f"{advice} ('from')")
-        if not unit_fits(source, data["unit"]):
-            units = ", ".join(SOURCES[source].units) or "something per second, for example operations/s"
+        if not (data["unit"] in own[source] if source in own else unit_fits(source, data["unit"])):
+            units = ", ".join(own.get(source) or SOURCES[source].units) or "something per second, e.g. operations/s"
             raise document.error(
                 "metrics", index, "unit", what=f"{source} is not given in {data['unit']}", advice=f"use {units}"
             )

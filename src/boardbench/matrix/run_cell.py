@@ -95,7 +95,7 @@ class Bench:
     @property
     def window_s(self) -> float:
         """How long a load lasts, in wall seconds."""
-        return self.plan.wall_s(self.plan.matrix.duration_s)
+        return self.plan.load_s(self.plan.matrix.duration_s)
 
     @property
     def limit_s(self) -> float:
@@ -126,7 +126,7 @@ class Bench:
     @property
     def silence_s(self) -> float:
         """How long a wave's boards are left alone at most, in wall seconds."""
-        return self.window_s + self.plan.wall_s(self.plan.matrix.interval_s)
+        return self.window_s + self.plan.load_s(self.plan.matrix.interval_s)
 
     @property
     def hold_s(self) -> float:
@@ -175,7 +175,7 @@ def prepare(
         "campaign": bench.campaign,
         "scope": bench.scope,
         "strays": harness_of(plan).as_dict(),
-        "cache_files": _cache_files(bench) if "cache" in plan.matrix.gates else None,
+        "cache_files": _cache_files(bench, board, arm) if "cache" in plan.matrix.gates else None,
         "settings": settings,
         "logger": {"argv": [PYTHON, LOGGER_SCRIPT], "period_s": plan.logger_period_s},
         "watch_s": SAMPLE_S,
@@ -209,10 +209,19 @@ def prepare(
     return evidence
 
 
-def _cache_files(bench: Bench) -> list[str]:
-    """Files on the board that must have left memory: the workload's own, which nothing uses before the start."""
+def _cache_files(bench: Bench, board: str, arm: Arm) -> list[str]:
+    """Files on the board that must have left memory: the workload's own, which nothing uses before the start, and the
+    model that it reads."""
     name = bench.plan.matrix.workload
-    return [script(name, str(entry["name"])) for entry in bench.payloads[name]]
+    own = [script(name, str(entry["name"])) for entry in bench.payloads[name]]
+    return [*own, *bench.plan.traits.cold_files(options_of(bench, board, arm))]
+
+
+def options_of(bench: Bench, board: str, arm: Arm) -> dict[str, Any]:
+    """The workload's options in this arm on this board: what the matrix leaves open, the inventory may say."""
+    known = bench.boards[board].vars
+    from_board = {option: known[name] for option, name in bench.plan.traits.board_options.items() if name in known}
+    return {**from_board, **bench.plan.options(arm)}
 
 
 def start(bench: Bench, door: DoorLike, cell: Cell, attempt: int, evidence: tuple[Mapping[str, Any], ...]) -> Attempt:
@@ -223,7 +232,8 @@ def start(bench: Bench, door: DoorLike, cell: Cell, attempt: int, evidence: tupl
     """
     begun = _attempt(bench, cell, attempt, evidence)
     argv = begun.workload["argv"]
-    args = {"run": begun.run, "exec": argv, "env": {}, "cwd": "/", "limits": {}, "deadline_s": bench.limit_s}
+    args = {"run": begun.run, "exec": argv, "env": {}, "cwd": "/", "limits": dict(bench.plan.matrix.limits)}
+    args["deadline_s"] = bench.limit_s
     guard = guards.request(bench.plan.guards.get(begun.board), bench.drivers.get(begun.board), bench.plan.time_scale)
     args |= {"lease": bench.holder.heartbeat(bench.window_hold_s), "guard": guard}
     bench.journal.note(
@@ -244,10 +254,10 @@ def _attempt(bench: Bench, cell: Cell, attempt: int, evidence: tuple[Mapping[str
     """All of an attempt that is known before the board has answered."""
     plan = bench.plan
     arm, kind, name = plan.arm(cell.arm), workload(plan.matrix.workload), run_name(bench, cell, attempt)
-    options = plan.options(arm)
+    options = options_of(bench, cell.boards[0], arm)
     given = options.get("chain")
     chain = Chain(plan.wall_s(given["run_s"]), plan.wall_s(given["gap_s"])) if given is not None else None
-    durations = Durations(bench.window_s, plan.wall_s(plan.matrix.interval_s), chain, bench.lead_s)
+    durations = Durations(bench.window_s, plan.load_s(plan.matrix.interval_s), chain, bench.lead_s)
     argv = kind.argv(name, options, durations)
     mode = str(options.get("mode", "sustained"))
     return Attempt(
@@ -284,6 +294,12 @@ def _answer_of_start(bench: Bench, begun: Attempt, error: BenchError) -> Mapping
         if entry.get("run") == begun.run and isinstance(entry.get("start_answer"), Mapping):
             return dict(entry["start_answer"])
     raise error
+
+
+def await_end(bench: Bench, board: Board, begun: Attempt) -> None:
+    """Wait on a silent connection until a load that ends by its own work has ended. Raises BenchError."""
+    with bench.open_door(board) as door:
+        door.call("watch", {"run": begun.run}, deadline_s=bench.limit_s)
 
 
 def read_raw(name: str, folder: Path) -> RawRead:

@@ -89,7 +89,10 @@ class _Wave:
             self.close_doors()
             self.floor.close_doors()  # of boards that are not in this wave
             if started:
-                self._leave_alone()
+                if self.bench.plan.traits.ends_by_work:
+                    self._wait_for_ends(started)
+                else:
+                    self._leave_alone()
         with self.bench.stops.finishing(f"the loads have ended, their files are fetched ({', '.join(self.attempts)})"):
             self._each(list(started), self._collect(started), Phase.COLLECT)
 
@@ -197,6 +200,14 @@ class _Wave:
         while (left := end - time.monotonic()) > 0:
             self._tell(Phase.MEASURE, f"load runs, {left:.0f} s left")
             time.sleep(min(left, TELL_EVERY_S))
+
+    def _wait_for_ends(self, started: Mapping[str, Attempt]) -> None:
+        """The silent window of loads that end by their own work: each board tells when its load has ended."""
+        bench = self.bench
+        self._tell(Phase.MEASURE, f"load runs, {bench.window_s:.0f} s at most")
+        boards = [bench.boards[name] for name in started]
+        # A link that is lost meanwhile is the collecting's matter, which has patience.
+        crew.each(boards, lambda board: run_cell.await_end(bench, board, started[board.name]), at_once=len(boards))
 
     def _tell(self, phase: Phase, message: str, board: str | None = None) -> None:
         cell = next(iter(self.cells.values()))

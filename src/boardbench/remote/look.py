@@ -48,13 +48,19 @@ def look(args: dict[str, Any], call: Call) -> dict[str, Any]:
         "links": sensors.links(places),
         "disk": _disk(places, wanted["path"], wanted["probe"]),
         "drop_caches": _drop_caches(places),
-        "strays": [stray.as_dict() for stray in strays.find(places, manager, harness, excepted)],
+        "strays": [_stray(stray, manager) for stray in strays.find(places, manager, harness, excepted)],
         "load": look_load.watch(places, manager, wanted["sample_s"]) if wanted["sample_s"] else None,
         "virtual": facts.virtual(places),
     }
     # Last: then the offset belongs to the moment in which the answer leaves.
     found["clock"] = pings.clock(call, wanted["round_trips"])
     return {"look": found}
+
+
+def _stray(stray: strays.Stray, manager: services.ServiceManager) -> dict[str, Any]:
+    """A stray, and whether it belongs to a service that is meant to run: that one comes back after a campaign."""
+    enabled = stray.unit is not None and manager.state(stray.unit).enabled
+    return dict(stray.as_dict(), enabled=enabled)
 
 
 def _arguments(args: dict[str, Any]) -> dict[str, Any]:

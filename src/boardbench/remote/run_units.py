@@ -63,6 +63,8 @@ def write(run: Run, role: str, program: Program) -> str:
             "deadline_s": program.deadline_s,
             "grace_s": STOP_GRACE_S,
             "replace": program.replace,
+            "memory_max_bytes": program.limits.memory_max_bytes,
+            "swap_max_bytes": program.limits.swap_max_bytes,
             "guard": None if program.guard is None else dict(program.guard),
             "started_path": run.started_path,
             "exit_path": run.exit_path,

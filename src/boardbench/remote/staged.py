@@ -12,10 +12,11 @@ from .wire import Call
 
 
 def staged(_args: dict[str, Any], call: Call) -> dict[str, Any]:
-    """The verb: `{"runs": [{"run", "campaign", "phase", "running", "start_answer"}]}`, by name. Changes nothing.
+    """The verb: `{"runs": [{"run", "campaign", "phase", "running", "start_answer", "said"}]}`, by name; only looks.
 
     `phase`: `prepared`, `started`, `finished`, or `unknown` for a folder whose preparation was cut off.
-    `start_answer`: what `start` answered, or null when it never came to an answer.
+    `start_answer`: what `start` answered, or null when it never came to an answer. `said`: the last line that a
+    running workload printed, else empty.
     """
     try:
         names = sorted(os.listdir(call.places.runs))
@@ -30,7 +31,7 @@ def _one(name: str, call: Call) -> dict[str, Any]:
         state = run.load_if_there() or {}
         started, ended = run.started(), run.exit()
     except Failure:
-        return {"run": name, "campaign": None, "phase": "unknown", "running": False, "start_answer": None}
+        return {"run": name, "campaign": None, "phase": "unknown", "running": False, "start_answer": None, "said": ""}
     running = False
     if started is not None and ended is None and state and not run.rebooted(state):
         ticks = started.get("start_time_ticks")
@@ -41,4 +42,5 @@ def _one(name: str, call: Call) -> dict[str, Any]:
         "phase": state.get("phase", "unknown"),
         "running": running,
         "start_answer": state.get("start_answer"),
+        "said": run.log_tail("workload.log", 1) if running else "",
     }

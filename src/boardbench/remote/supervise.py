@@ -376,7 +376,16 @@ def main(arguments: list[str]) -> int:
     if request.get("replace"):
         os.chdir(request["cwd"])
         os.execve(request["argv"][0], request["argv"], request["env"])
-    return Supervisor(request).run()
+    limited, wanted = None, request.get("memory_max_bytes")
+    if wanted is not None and memory_limit_bytes() is None:
+        # Never loaded for the many runs without a limit.
+        name = os.path.basename(os.path.dirname(os.path.dirname(request["exit_path"])))
+        limited = _beside("memory_limit").enter(f"boardbench-run-{name}", wanted, request.get("swap_max_bytes") != 0)
+    try:
+        return Supervisor(request).run()
+    finally:
+        if limited is not None:
+            limited.leave()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from boardbench.analysis.deadtime import DeadTime
 from boardbench.analysis.thermal import Heat, Throughput, spread
 from boardbench.errors import InputError
 from boardbench.report.dead_time import dead_time_of
+from boardbench.report.stages import Stage, load_stages
 from boardbench.results import store
 from boardbench.results.figures import Figures, figures_of
 from boardbench.results.verdict import whole_run
@@ -75,6 +76,7 @@ class CampaignReport:
     decisions: Mapping[str, Any]
     dead_time: DeadTime
     load_label: str = ""
+    stages: tuple[Stage, ...] = ()
 
     def remarks(self) -> dict[str, list[str]]:
         """Each note once, with the cells that it is about; boards named alone when it holds in all of their arms."""
@@ -109,6 +111,7 @@ class CampaignReport:
             "counts": dict(self.counts),
             "decisions": dict(self.decisions),
             "dead_time_s": self.dead_time.as_json(),
+            **({"stages": [stage.as_json() for stage in self.stages]} if self.stages else {}),
         }
 
 
@@ -133,13 +136,14 @@ def load_report(folder: Path, look: Look | None = None) -> CampaignReport:
     why = {entry["cell"]: entry["why"] for entry in verdict["missing"]}
     left_out = {entry["cell"] for entry in verdict["cells"] if entry["state"] == "not-selected"}
     several = plan["repeats"] > 1
+    judged = {entry["cell"]: entry["attempts"] for entry in verdict["cells"]}
     cells: list[CellFigures] = []
     units: set[str] = set()
     for cell in plan["cells"]:
         if cell["name"] in left_out:
             continue
         label = f"{cell['arm']}#{cell['repetition']}" if several else cell["arm"]
-        figures, unit = _cell(folder, cell, label, why.get(cell["name"]), plan, look)
+        figures, unit = _cell(folder, cell, label, why.get(cell["name"]), plan, judged[cell["name"]], look)
         cells.append(figures)
         units |= {unit} if unit else set()
     return CampaignReport(
@@ -155,6 +159,7 @@ def load_report(folder: Path, look: Look | None = None) -> CampaignReport:
         decisions=verdict["decisions"],
         dead_time=dead_time_of(folder, plan),
         load_label=load_label_of(plan["workload"]["options"]),
+        stages=load_stages(folder, plan),
     )
 
 
@@ -172,6 +177,7 @@ def _cell(
     label: str,
     missing_why: str | None,
     plan: Mapping[str, Any],
+    judged: Sequence[Mapping[str, Any]],
     look: Look | None,
 ) -> tuple[CellFigures, str | None]:
     """Figures of the attempt that counts (the last valid one, else the last whole one), and the unit of its rate."""
@@ -181,7 +187,9 @@ def _cell(
         why = missing_why or "its files lack or changed"
         return CellFigures(board, label, None, None, False, (), why, ()), None
     path, run = next(((p, r) for p, r in reversed(found) if r["valid"]), found[-1])
-    reasons = tuple(f"{reason['code']}: {reason['detail']}" for reason in run["invalid_reasons"])
+    # What only the whole campaign shows against a run stands in the verdict.
+    said: Mapping[str, Any] = next((entry for entry in judged if entry["attempt"] == run["attempt"]), run)
+    reasons = tuple(f"{reason['code']}: {reason['detail']}" for reason in said["invalid_reasons"])
     notes: list[str] = []
     if len(found) > 1:
         notes.append(f"attempt {run['attempt']} of {len(found)}; the others do not count")
@@ -190,7 +198,7 @@ def _cell(
         look(cell, path, run, figures)
     notes += figures.notes
     return (
-        CellFigures(board, label, figures.throughput, figures.heat, bool(run["valid"]), reasons, None, tuple(notes)),
+        CellFigures(board, label, figures.throughput, figures.heat, bool(said["valid"]), reasons, None, tuple(notes)),
         figures.unit,
     )
 

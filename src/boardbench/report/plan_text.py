@@ -40,7 +40,8 @@ def print_plan(plan: Plan, payload_bytes: int, program_bytes: int) -> None:
     console.print(f"metrics: {escape(metrics)}")
     console.print(f"gates: {', '.join(sorted(matrix.gates))}")
     console.print(
-        f"about {clock(plan.estimated_s)} for {len(plan.cells)} cells in {len(plan.waves)} waves, without retries; "
+        f"{'at most' if plan.traits.ends_by_work else 'about'} {clock(plan.estimated_s)} for {len(plan.cells)} cells "
+        f"in {len(plan.waves)} waves, without retries; "
         f"at most {payload_bytes + program_bytes:,} bytes to push (payloads {payload_bytes:,}, "
         f"the board's side {program_bytes:,}; what a board has already is not pushed)"
     )

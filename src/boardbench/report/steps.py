@@ -34,6 +34,11 @@ class StepPrinter:
             with self._lock:
                 self._console.print(f"{escape(board):<8} {escape(str(event['message']))}")
             return
+        if event.get("event") == "sent" and not self._quiet:
+            with self._lock:
+                sent, size = (int(event[key]) / 1e6 for key in ("bytes", "of"))
+                self._console.print(f"{escape(board):<8} sending {sent:,.0f} of {size:,.0f} MB", style="dim")
+            return
         if event.get("event") != "step":
             return
         state = str(event["state"])

@@ -15,6 +15,7 @@ from boardbench.errors import BenchError
 from boardbench.report.campaign_report import CampaignReport, CellFigures
 from boardbench.report.dead_time import dead_time_line
 from boardbench.report.decision_text import curve_lines, decision_lines
+from boardbench.report.stages import COLUMNS, NUMERIC, stage_notes, stages_table
 
 # Wide enough for the widest table where nobody can resize the window: pipes, logs, CI.
 WIDTH_WITHOUT_TERMINAL = 118
@@ -175,25 +176,13 @@ def print_report(report: CampaignReport) -> None:
     if report.virtual:
         console.print(
             f"[yellow]virtual boards[/]: a thermal model, not hardware; physics {report.time_scale:g} x real time, "
-            "times below are board seconds"
+            + ("the load's times below are real seconds" if report.stages else "times below are board seconds")
         )
     if report.load_label:
         console.print(f"[yellow]{escape(report.load_label)}[/]")
     for line in decision_lines(report.decisions):
         console.print(line)
-    console.print(report_table(report))
-    console.print(
-        f"rates: {escape(report.rate_unit)} per second of the controller's clock; steady = mean of the last third"
-    )
-    for cell in report.cells:
-        watts = cell.heat.power_max_watts if cell.heat else None
-        if watts is not None:
-            console.print(f"highest input power under load, {escape(cell.board)} {escape(cell.arm)}: {watts:.1f} W")
-    for line in curve_lines(report.decisions):
-        console.print(line)
-    for arm, ratio in report.spreads.items():
-        shown = "-" if ratio is None else f"{ratio:.2f} x"
-        console.print(f"spread of steady rates over boards, {escape(arm)}: {shown}")
+    _print_figures(console, report)
     for cell in report.cells:
         label = f"{escape(cell.board)}, {escape(cell.arm)}"
         if cell.missing_why is not None:
@@ -208,3 +197,32 @@ def print_report(report: CampaignReport) -> None:
         f"{counts['valid']} valid, {counts['invalid']} invalid, {counts['missing']} missing of {counts['cells']} cells"
         + (f" ({counts['not_selected']} not selected)" if counts["not_selected"] else "")
     )
+
+
+def print_stages(report: CampaignReport) -> None:
+    """The table of stages and what it needs to be read; nothing for a campaign without stages."""
+    if not report.stages:
+        return
+    console = plain_console()
+    console.print(stages_table(report.stages, plain_table("", *COLUMNS, numeric=NUMERIC)))
+    for line in stage_notes(report.stages, report.virtual):
+        console.print(escape(line))
+
+
+def _print_figures(console: Console, report: CampaignReport) -> None:
+    if report.stages:
+        print_stages(report)
+        return
+    console.print(report_table(report))
+    console.print(
+        f"rates: {escape(report.rate_unit)} per second of the controller's clock; steady = mean of the last third"
+    )
+    for cell in report.cells:
+        watts = cell.heat.power_max_watts if cell.heat else None
+        if watts is not None:
+            console.print(f"highest input power under load, {escape(cell.board)} {escape(cell.arm)}: {watts:.1f} W")
+    for line in curve_lines(report.decisions):
+        console.print(line)
+    for arm, ratio in report.spreads.items():
+        shown = "-" if ratio is None else f"{ratio:.2f} x"
+        console.print(f"spread of steady rates over boards, {escape(arm)}: {shown}")

@@ -105,7 +105,8 @@ def counts(samples: Samples, *, joined: bool = True) -> Iterator[Reason]:
     code, intervals = "counts-do-not-add-up", samples.intervals
     for number, (early, late) in enumerate(itertools.pairwise(intervals), start=1):
         hole_s = late.start_monotonic_s - early.end_monotonic_s
-        if (hole_s < -EDGE_S or (joined and hole_s > EDGE_S)) or late.index != early.index + 1:
+        joins = joined and not samples.separate
+        if (hole_s < -EDGE_S or (joins and hole_s > EDGE_S)) or late.index != early.index + 1:
             yield Reason(code, f"interval {number} does not begin where the one before it ends ({hole_s:+.6f} s)")
             return
     for entry in intervals:
@@ -114,6 +115,8 @@ def counts(samples: Samples, *, joined: bool = True) -> Iterator[Reason]:
             what = f"{entry.amount:g} {samples.unit}, its rate and time say {expected:g}"
             yield Reason(code, f"interval {entry.index} holds {what}")
             return
+    if samples.planned is not None and samples.planned != len(intervals):
+        yield Reason(code, f"{len(intervals)} of {samples.planned} planned intervals are there")
     counted, total = sum(entry.amount for entry in intervals), samples.total
     if total is not None and abs(counted - total) > SHARE * max(1.0, abs(total)):
         yield Reason(code, f"the intervals hold {counted:g} {samples.unit}, the workload counted {total:g}")

@@ -19,18 +19,19 @@ CONTROL_RATIO = 1.5
 
 @dataclass(frozen=True)
 class Counted:
-    """A valid run's counters, in order, and the time in seconds that they were counted in."""
+    """A valid run's counters, in order, what it did in all, and the time in seconds that it took for it."""
 
     board: str
     arm: str
     run: str
     counters: tuple[float, ...]
     seconds: float
+    done: float | None = None
 
     @property
     def rate(self) -> float:
-        """Counts per second."""
-        return sum(self.counters) / self.seconds
+        """What was done per second; the counters themselves where nothing else was counted."""
+        return (sum(self.counters) if self.done is None else self.done) / self.seconds
 
 
 def equal_counters(runs: Sequence[Counted], control_of: Mapping[str, str]) -> Iterator[Doubt]:
@@ -72,4 +73,5 @@ def doubts(plan: Mapping[str, Any], runs: Sequence[Sampled]) -> list[Doubt]:
 def _counted(run: Sampled) -> Counted:
     intervals = run.samples.intervals
     seconds = sum(interval.end_monotonic_s - interval.start_monotonic_s for interval in intervals)
-    return Counted(run.board, run.arm, run.run, tuple(interval.amount for interval in intervals), seconds)
+    amounts = tuple(interval.amount for interval in intervals)
+    return Counted(run.board, run.arm, run.run, run.samples.counters or amounts, seconds, sum(amounts))

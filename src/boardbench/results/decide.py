@@ -12,6 +12,8 @@ from boardbench.analysis.metrics import value_of
 from boardbench.analysis.rules import Prediction, Rule
 from boardbench.results.doubt import Doubt, by_arm
 from boardbench.results.figures import Figures, figures_of
+from boardbench.workloads.base import Figure
+from boardbench.workloads.registry import traits_of
 
 Counted = Mapping[str, tuple[Path, Mapping[str, Any]]]
 """Name of a cell -> folder and run.json of the attempt that counts."""
@@ -58,12 +60,18 @@ def _readings(
     plan: Mapping[str, Any], states: Mapping[str, str], figures: Mapping[str, Figures], metric: Mapping[str, Any]
 ) -> list[Reading]:
     found: list[Reading] = []
+    own = traits_of(str(plan["workload"]["name"])).figures.get(metric["from"])
     for cell in plan["cells"]:
         state = states[cell["name"]]
         value, why = None, state
         if state == VALID and cell["name"] in figures:
             mine = figures[cell["name"]]
-            value, why = value_of(metric["from"], metric["unit"], mine.throughput, mine.heat)
+            if own is None:
+                value, why = value_of(metric["from"], metric["unit"], mine.throughput, mine.heat)
+            else:
+                figure = mine.own.get(metric["from"], Figure(None, "it was not measured"))
+                value = None if figure.value is None else figure.value * own[metric["unit"]]
+                why = figure.why
         found.append(Reading("+".join(cell["boards"]), cell["arm"], cell["repetition"], state, value, why))
     return found
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from boardbench.analysis.thermal import Heat, RateInterval, ThermalSample, Throughput, heat, throughput
 from boardbench.errors import BenchError
 from boardbench.results.raw import ThermalLog, read_thermal
-from boardbench.workloads.base import Samples
+from boardbench.workloads.base import Figure, Samples
 from boardbench.workloads.registry import workload
 
 # The zone that stands for the whole chip, by kind of board: the first one that the log has.
@@ -23,7 +23,8 @@ _CUR = re.compile(r"policy(\d+)_cur_khz")
 
 @dataclass(frozen=True)
 class Figures:
-    """What an attempt's files say. `unit`: what is counted; `notes`: what is missing, for people.
+    """What an attempt's files say. `unit`: what is counted; `notes`: what is missing, for people; `own`: figures that
+    only this workload has.
 
     `samples` and `log` are the raw readings behind the figures: big, so nobody keeps them for many runs.
     """
@@ -32,6 +33,7 @@ class Figures:
     heat: Heat | None
     unit: str | None
     notes: tuple[str, ...]
+    own: Mapping[str, Figure] = field(default_factory=dict)
     samples: Samples | None = None
     log: ThermalLog | None = None
 
@@ -43,13 +45,13 @@ def figures_of(attempt: Path, run: Mapping[str, Any], time_scale: float) -> Figu
     log, problems = read_thermal(attempt / "thermal.csv") if (attempt / "thermal.csv").is_file() else (None, [])
     notes += [str(problem) for problem in problems[:3]]
     if samples is None:
-        return Figures(None, None, None, tuple(notes), None, log)
+        return Figures(None, None, None, tuple(notes), log=log)
     rate = throughput([RateInterval(i.start_monotonic_s, i.end_monotonic_s, i.rate_per_s) for i in samples.intervals])
     hot = None
     if log is not None and samples.window_monotonic_s is not None:
         hot = heat(thermal_samples(log), samples.window_monotonic_s, time_scale)
         notes += [*hot.notes, *_unread(log)]
-    return Figures(rate, hot, samples.unit, tuple(notes), samples, log)
+    return Figures(rate, hot, samples.unit, tuple(notes), samples.figures, samples=samples, log=log)
 
 
 def _samples(attempt: Path, name: str, notes: list[str]) -> Samples | None:

@@ -84,8 +84,13 @@ GATES = (
          "one of the three was measured over another window"),
     Gate("answers", AFTER, "nodes-unanswered", "which nodes gave answers, against those that were asked",
          "look why a node that is registered does not work"),
-    Gate("arm-effect", CAMPAIGN, "arm-did-not-take-effect", "equal counters in arms that differ; an impossible control",
+    Gate("arm-effect", CAMPAIGN, "arm-did-not-take-effect",
+         "equal counters in arms that differ; an impossible control; what a load shows of its own arm",
          "see whether the arm's setting reached the running workload"),
+    Gate("texts", CAMPAIGN, "text-differs", "answers of a run against those of the baseline arm, request by request",
+         "the arm computes something else: it is no faster way to the same answer"),
+    Gate("perplexity", CAMPAIGN, "perplexity-differs", "perplexity of a run against that of the baseline arm",
+         "the arm computes something else: it is no faster way to the same answer"),
     Gate("load-curve", CAMPAIGN, "overload-quoted", "each arm's load against the operating point of its load curve",
          "judge by the arm at the operating point"),
 )  # fmt: skip
@@ -98,7 +103,7 @@ ALWAYS_ASKED = frozenset(
     | {"load", "load-runs"}
 )
 """Every run has evidence of these. A gate that was not even asked has not been passed."""
-ALWAYS_COUNTS = frozenset({"guard"})
-"""Whatever a matrix names: a load that the board itself had to end is no measurement."""
+ALWAYS_COUNTS = frozenset({"guard", "arm-effect"})
+"""Whatever a matrix names: a load that the board itself had to end is no measurement, nor one of another arm."""
 DEFAULT_GATES = tuple(gate.name for gate in GATES if gate.fatal and gate.when != CAMPAIGN and gate.name != "cache")
 """What counts when a matrix names no gates. Not `cache`: only some workloads start cold."""

@@ -15,6 +15,7 @@ from boardbench.results import after, fanproof, quantities
 from boardbench.results.gatewords import ALWAYS_ASKED, ALWAYS_COUNTS, CODE_OF_GATE
 from boardbench.results.problems import Reason
 from boardbench.results.raw import ThermalLog, read_thermal
+from boardbench.workloads.registry import traits_of
 
 CLOCK_STEP_S = 0.5
 """Between two rows, wall or boot time may differ from monotonic time by this much; more is a jump (or a suspend)."""
@@ -54,7 +55,8 @@ class Rules:
         return Rules(
             # A look into one of a chain's own pauses sees no load: that says nothing against the run.
             gates=frozenset(plan["gates"]) - (frozenset() if chain is None else {"load-runs"}),
-            duration_s=wall["duration_s"],
+            # A load that ends by its work may be as short as it can; whether all of it was done, its counts say.
+            duration_s=0.0 if traits_of(plan["workload"]["name"]).ends_by_work else wall["duration_s"],
             interval_s=wall["interval_s"],
             max_gap_s=wall["logger_max_gap_s"],
             zone_types=tuple(cool["zone_types"]) if cool else (),

@@ -60,6 +60,10 @@ def evidence_of(samples: Samples, *, joined: bool = True) -> Iterator[Evidence]:
     if samples.answers is not None:
         asked, counted_by = samples.answers.asked, dict(samples.answers.counted)
         yield _entry("answers", {"asked": list(asked), "answers": counted_by}, list(answers.reasons(asked, counted_by)))
+    if samples.effects:
+        saw = {effect.what: dict(effect.saw) for effect in samples.effects}
+        why = "; ".join(f"{effect.what}: {effect.why}" for effect in samples.effects if effect.why)
+        yield {"gate": "arm-effect", "ok": not why, "saw": saw, "why": why}
     if samples.closed_loop is not None:
         yield _closed_loop(samples)
 

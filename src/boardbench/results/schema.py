@@ -13,7 +13,18 @@ import referencing
 import referencing.jsonschema
 
 IMPORTED = ("imported.campaign", "imported.runs", "imported.faults", "imported.facts")
-NAMES = ("campaign", "plan", "run", "verdict", "facts", "thermal.meta", "burn.line", "journal.line", *IMPORTED)
+NAMES = (
+    "campaign",
+    "plan",
+    "run",
+    "verdict",
+    "facts",
+    "thermal.meta",
+    "burn.line",
+    "llama.line",
+    "journal.line",
+    *IMPORTED,
+)
 SHOWN_CHARACTERS = 160
 
 

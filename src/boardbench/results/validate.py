@@ -202,6 +202,8 @@ def _raw(folder: Path, attempt: Path, place: str, run: Mapping[str, Any]) -> Ite
         yield from (Problem(f"{place}/{problem.file}", problem.line, problem.what) for problem in problems)
     if (attempt / "thermal.meta.json").is_file() and run["valid"]:
         yield from _meta(folder, attempt, place, run)
+    if run["workload"]["name"] == "llama-load" and run["valid"]:
+        yield from _lines(folder, f"{place}/workload/llama.jsonl", "llama.line")
     burn = f"{place}/workload/burn.jsonl"
     if run["workload"]["name"] == "burn" and (folder / burn).is_file() and run["valid"]:
         yield from _lines(folder, burn, "burn.line")
@@ -253,6 +255,14 @@ def _meta(folder: Path, attempt: Path, place: str, run: Mapping[str, Any]) -> It
             yield Problem(name, None, f"gives no source for {', '.join(sorted(unnamed))}")
 
 
+def _judged(place: str, cell: str, stored: Mapping[str, Any] | None) -> Iterator[Problem]:
+    """A cell whose runs are good by themselves, and do not count for what the campaign shows against them."""
+    for entry in stored["cells"] if stored else ():
+        if entry["cell"] == cell and entry["state"] == "invalid":
+            said = sorted({reason["code"] for one in entry["attempts"] for reason in one["invalid_reasons"]})
+            yield Problem(place, None, f"has no attempt that counts in the campaign: {', '.join(said)}")
+
+
 def _cells(
     folder: Path, plan: Mapping[str, Any], stored: Mapping[str, Any] | None, runs: list[Mapping[str, Any]]
 ) -> Iterator[Problem]:
@@ -263,9 +273,10 @@ def _cells(
     left_out = {cell["cell"] for cell in stored["cells"] if cell["state"] == "not-selected"} if stored else set()
     for cell in plan["cells"]:
         mine = [run for run in runs if run["cell"] == cell["name"]]
-        if any(run["valid"] for run in mine) or (not mine and cell["name"] in left_out):
-            continue
         place = f"cells/{cell['name']}"
+        if any(run["valid"] for run in mine) or (not mine and cell["name"] in left_out):
+            yield from _judged(place, cell["name"], stored)
+            continue
         if mine:
             codes = sorted({reason["code"] for run in mine for reason in run["invalid_reasons"]})
             yield Problem(place, None, f"has no valid attempt: {', '.join(codes)}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from boardbench.errors import InputError
-from boardbench.results import audit, decide, loadcurve, plausible, put_back, record, store
+from boardbench.results import audit, decide, loadcurve, plausible, put_back, record, sameness, store
+from boardbench.results.problems import Reason
 from boardbench.results.sampled import read_all
 
 SCHEMA_VERSION = 1
@@ -44,6 +45,22 @@ def state_of_cell(campaign: Path, cell: str) -> tuple[str, list[dict[str, object
     return ("invalid" if attempts else "missing"), attempts, runs
 
 
+def _with_reasons(
+    state: str,
+    attempts: list[dict[str, object]],
+    runs: list[dict[str, Any]],
+    differ: Mapping[str, Sequence[Reason]],
+) -> tuple[str, list[dict[str, object]], list[dict[str, Any]]]:
+    """What only the campaign can show against single runs, in their own words: such a run does not count."""
+    said: list[dict[str, object]] = []
+    for entry, run in zip(attempts, runs, strict=True):
+        more = [reason.as_dict() for reason in differ.get(run["run"], ())]
+        said.append({**entry, "valid": False, "invalid_reasons": more} if more else entry)
+    if state == "valid" and not any(entry["valid"] for entry in said):
+        state = "invalid"
+    return state, said, runs
+
+
 def whole_run(attempt: Path) -> dict[str, Any] | None:
     """run.json of an attempt when every file that it lists is there with its hash; else None."""
     try:
@@ -69,9 +86,12 @@ def make(campaign: Path, plan: Mapping[str, Any], ending: Ending) -> dict[str, A
     head = _head(campaign)
     selected = head.get("selected_cells")
     otherwise = "interrupted before it was done" if ending.interrupted else "the campaign ended before it"
+    of_cell = {cell["name"]: state_of_cell(campaign, cell["name"]) for cell in plan["cells"]}
+    sampled = read_all(campaign, plan, [run for _, _, runs in of_cell.values() for run in runs if run["valid"]])
+    differ = sameness.differing(plan, sampled)
     for cell in plan["cells"]:
-        state, attempts, runs = state_of_cell(campaign, cell["name"])
-        valid += (good := [run for run in runs if run["valid"]])
+        state, attempts, runs = _with_reasons(*of_cell[cell["name"]], differ)
+        valid += (good := [run for run in runs if run["valid"] and run["run"] not in differ])
         if good:  # the last one counts, as in the report
             counted[cell["name"]] = (campaign / "cells" / cell["name"] / f"attempt-{good[-1]['attempt']}", good[-1])
         if state == "missing" and isinstance(selected, list) and cell["name"] not in selected:
@@ -81,7 +101,7 @@ def make(campaign: Path, plan: Mapping[str, Any], ending: Ending) -> dict[str, A
             why = ending.missing.get(cell["name"], otherwise)
             missing.append({"cell": cell["name"], "boards": cell["boards"], "why": why})
     states = [cell["state"] for cell in cells]
-    sampled = read_all(campaign, plan, valid)
+    sampled = [run for run in sampled if run.run not in differ]
     doubts = plausible.doubts(campaign, plan, valid, sampled)
     return {
         "schema_version": SCHEMA_VERSION,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -76,6 +76,39 @@ class Answers:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A figure of a whole run that is no rate over time, in the base unit that `Traits.figures` names; `value` is None
+    when it was not measured, and `why` says so."""
+
+    value: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the load was answered, to compare runs with each other: equal work must give equal answers.
+
+    `family`: what decides the answers (model, prompts, length); only runs of one family are compared. `texts`: name of
+    the request -> hash of its answer. `perplexity`: None when it was not measured; `perplexity_of`: of which text, cut
+    how.
+    """
+
+    family: str
+    texts: Mapping[str, str]
+    perplexity: float | None = None
+    perplexity_of: str = ""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an arm should do to the load, as its own output shows it. `saw`: the numbers; `why`: empty when seen."""
+
+    what: str
+    saw: Mapping[str, object]
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Samples:
     """A workload's raw output, read. `unit` is what is counted, for example `operations`.
 
@@ -85,6 +118,10 @@ class Samples:
     over them are applied to every run of every workload: `total`, its own count of the whole, must be the sum of the
     intervals; `pairs` must agree; `answers` must come from whom was asked; `closed_loop` must obey Little's law, and
     its rate is a point of the arm's load curve.
+
+    `separate`: intervals are pieces of work of their own, with time between them; `planned`: how many there should be.
+    `figures`, `outputs`, `effects`: see their classes. `counters`: numbers of the run that two different arms never
+    have in common (without them: the intervals' amounts).
     """
 
     unit: str
@@ -97,6 +134,12 @@ class Samples:
     total: float | None = None
     pairs: tuple[Pair, ...] = ()
     answers: Answers | None = None
+    separate: bool = False
+    planned: int | None = None
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    outputs: Outputs | None = None
+    effects: tuple[Effect, ...] = ()
+    counters: tuple[float, ...] = ()
 
     @property
     def window_monotonic_s(self) -> tuple[float, float] | None:
@@ -128,6 +171,23 @@ class Durations:
     lead_s: float = 0.0
 
 
+@dataclass(frozen=True)
+class Traits:
+    """In what a workload differs from a load of fixed duration.
+
+    - `ends_by_work`: it ends when its work is done, and that takes real time also where a board's time is scaled; the
+      matrix's duration is the longest that it may take;
+    - `cold_files`: from the options, files on the board whose pages must be cold at the start, beside the payload's;
+    - `board_options`: option -> variable of the inventory that gives its value where the matrix does not;
+    - `figures`: name of a figure of its own -> unit -> what the base unit is multiplied by.
+    """
+
+    ends_by_work: bool = False
+    cold_files: Callable[[Mapping[str, object]], tuple[str, ...]] = field(default=lambda _: ())
+    board_options: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
 class Workload(Protocol):
     """One kind of load. Raw output lies in the run's `workload/` folder.
 
@@ -139,6 +199,7 @@ class Workload(Protocol):
     harness: Harness
     raw_files: tuple[str, ...]
     concurrency_option: str | None
+    traits: Traits
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """The command line on the board for run `run`; first element an absolute path."""

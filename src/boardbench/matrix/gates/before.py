@@ -178,6 +178,15 @@ def strays(look: Look) -> Evidence:
     return failed("strays", {"found": list(found)}, "still runs: " + ", ".join(named))
 
 
+def strays_at_rest(look: Look) -> Evidence:
+    """As `strays`, between campaigns: an enabled service belongs there, and each run stops it and puts it back."""
+    services = sorted({str(entry["unit"]) for entry in look["strays"] if entry.get("enabled")})
+    evidence = strays({**look, "strays": [entry for entry in look["strays"] if not entry.get("enabled")]})
+    if not evidence["ok"] or not services:
+        return evidence
+    return passed("strays", {"found": list(look["strays"])}, f"a run stops and restarts {', '.join(services)}")
+
+
 def quiet(look: Look, limits: Limits) -> Evidence:
     """Nobody else works on the board. A virtual board shows its host's CPU use: there its own processes count."""
     load = look["load"]

@@ -69,7 +69,8 @@ def examine(
         limits = Limits.of(board)
         # At rest now is all that is known here: only a declared idle temperature can be compared with.
         idle = idle_of(limits, None) if limits.idle_celsius is None else idle_of(limits, found)
-        evidence = [*fresh(found, board, limits, idle), before.cache(found), *held[name], _leftovers(left[name])]
+        gates = [entry for entry in fresh(found, board, limits, idle) if entry["gate"] != "strays"]
+        evidence = [*gates, before.strays_at_rest(found), before.cache(found), *held[name], _leftovers(left[name])]
         findings += [_finding(name, entry, frozenset(required)) for entry in sorted(evidence, key=_place)]
     return Diagnosis(tuple(findings), lost)
 
