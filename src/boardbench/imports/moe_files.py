@@ -1,26 +1,19 @@
-"""Router traces and models: their facts, by the readers of `boardbench.moe` (which may not be part of this build)."""
+"""Router traces and models: their facts, by the readers of `boardbench.moe`."""
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from boardbench.errors import InputError
 from boardbench.imports.model import Fact, FactValue, Fault, Missing, Parsed
-
-
-def _reader(module: str, function: str, where: str) -> Any:
-    try:
-        return getattr(importlib.import_module(f"boardbench.moe.{module}"), function)
-    except ImportError as error:
-        raise InputError("this build has no reader for it", where=where, advice="install boardbench whole") from error
+from boardbench.moe.gguf_file import read_gguf
+from boardbench.moe.trace_file import read_trace
 
 
 def parse_trace(path: Path, name: str) -> Parsed:
     """Facts of a router trace. Raises InputError for one that is damaged before its end."""
-    trace = _reader("trace_file", "read_trace", str(path))(path)
+    trace = read_trace(path)
     model = trace.model
     facts: dict[str, FactValue] = {
         "model.architecture": model.architecture,
@@ -47,7 +40,7 @@ def parse_trace(path: Path, name: str) -> Parsed:
 
 def parse_gguf(path: Path, name: str) -> Parsed:
     """Facts of a model file; no weight is read. Raises InputError for a file that is torn or no GGUF."""
-    model = _reader("gguf_file", "read_gguf", str(path))(path)
+    model = read_gguf(path)
     types = Counter(tensor.type_name for tensor in model.tensors.values())
     unknown = [tensor for tensor in model.tensors.values() if tensor.n_bytes is None]
     facts: dict[str, FactValue] = {
@@ -57,7 +50,7 @@ def parse_gguf(path: Path, name: str) -> Parsed:
         "tensor_bytes": (
             Missing("there are tensors of unknown type")
             if unknown
-            else float(sum(tensor.n_bytes for tensor in model.tensors.values()))
+            else float(sum(tensor.n_bytes or 0 for tensor in model.tensors.values()))
         ),
         **{f"tensors_of.{kind}": float(count) for kind, count in sorted(types.items())},
         **{f"metadata.{key}": _fact(value) for key, value in model.metadata.items()},

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tempfile
-import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,6 +20,11 @@ from boardbench.imports.documents import Told
 from boardbench.imports.model import Missing
 from boardbench.imports.registry import read
 from boardbench.imports.stored import StoredImport, is_imported, load
+from boardbench.moe.expert_layout import read_model
+from boardbench.moe.make_model import MadeModel, make_model
+from boardbench.moe.trace import DECODE
+from boardbench.moe.trace_build import Builder, Pass, rows_in_order
+from boardbench.moe.trace_file import write_trace
 from boardbench.report.import_figures import boards, by_arm, import_figures, operating_points, over_time
 from boardbench.report.import_table import print_import
 from boardbench.results import schema, store
@@ -263,37 +265,51 @@ def test_a_file_whose_name_no_manifest_can_hold_is_refused(tmp_path: Path) -> No
         read(tmp_path)
 
 
-@dataclass(frozen=True)
-class _Tensor:
-    type_name: str
-    n_bytes: int | None
-    name: str = "t"
-    type_number: int = 153
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> MadeModel:
+    path = tmp_path_factory.mktemp("model") / "m.gguf"
+    return make_model(path, types="q8_0", n_embd=64, n_ff=32, n_layers=2, n_experts=8, n_used=2, seed=3)
 
 
-def test_a_model_gives_facts_by_its_own_reader_and_is_not_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = types.SimpleNamespace(
-        version=3,
-        alignment=32,
-        metadata={"general.architecture": "qwen3moe", "qwen3moe.expert_count": 16, "long": None, "list": (1, 2)},
-        tensors={"a": _Tensor("Q8_0", 340), "b": _Tensor("Q8_0", 340)},
-    )
-    module: Any = types.ModuleType("boardbench.moe.gguf_file")
-    module.read_gguf = lambda _: model
-    package: Any = types.ModuleType("boardbench.moe")
-    monkeypatch.setitem(sys.modules, "boardbench.moe", package)
-    monkeypatch.setitem(sys.modules, "boardbench.moe.gguf_file", module)
-    (tmp_path / "m.gguf").write_bytes(b"GGUF" + b"\0" * 40)
-    folder = imported(tmp_path, tmp_path / "m.gguf")
+def test_a_model_gives_facts_and_is_not_copied(tmp_path: Path, made: MadeModel) -> None:
+    folder = imported(tmp_path, made.path)
     stored: StoredImport = load(folder)
     facts = {fact["name"]: fact["value"] for fact in stored.facts}
-    assert facts["metadata.qwen3moe.expert_count"] == 16
-    assert facts["tensor_bytes"] == 680
-    assert facts["metadata.long"] == {"missing": "too long to keep"}
+    assert facts["metadata.general.architecture"] == "qwen3moe"
+    assert facts["metadata.qwen3moe.expert_count"] == 8
+    # Two layers of gate, up and down; a quarter of a MiB of 8-bit weights: 34 bytes for 32 of them.
+    assert facts["tensors_of.Q8_0"] >= 6
+    assert facts["tensor_bytes"] > 2 * 3 * 8 * 64 * 32 * 34 // 32
     assert stored.provenance["files"][0]["copied"] is False
     assert validate(folder) == []
+
+
+@pytest.mark.parametrize("name", ["t.bbr", "t.jsonl"])
+def test_a_router_trace_gives_facts_and_a_torn_one_says_so(tmp_path: Path, made: MadeModel, name: str) -> None:
+    builder = Builder("made")
+    builder.add_run({"run": "1-1"})
+    facts = read_model(made.path)
+    builder.add_context({
+        "context": 0, "architecture": facts.architecture, "name": facts.name or "", "layers": facts.block_count,
+        "experts": facts.experts, "used": facts.used_in_file, "tensor_bytes": facts.tensor_bytes,
+        "parameters": facts.parameters,
+    })  # fmt: skip
+    table = np.array([(0, 2, 1), (1, 2, 1)], dtype=np.int32)
+    for position in range(3):
+        builder.add_pass(Pass(
+            context=0, call=position, part=0, warm_up=False, sequences=np.zeros(1, np.int32),
+            positions=np.array([position], np.int32), phases=np.full(1, DECODE, np.uint8), layers=table,
+            row_of=rows_in_order(table), ids=np.array([1, 2, 3, 4], np.uint16),
+        ))  # fmt: skip
+    path = tmp_path / name
+    builder.ended = True
+    write_trace(builder.trace(0), path)
+    stored = load(imported(tmp_path / "whole", path))
+    found = {fact["name"]: fact["value"] for fact in stored.facts}
+    assert (found["decode_tokens"], found["model.experts_a_layer"], found["expert_uses"]) == (3, 8, 12)
+    path.write_bytes(path.read_bytes()[:-3])
+    torn = load(imported(tmp_path / "torn", path))
+    assert "torn-line" in [fault["code"] for fault in torn.faults]
 
 
 HOSTILE = {
