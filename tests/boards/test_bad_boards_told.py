@@ -38,7 +38,8 @@ def test_provision_with_one_board_down_reaches_the_others_and_exits_with_1(lab: 
     assert set(recap) == set(OTHERS)
     for counts in recap.values():
         assert counts["changed"] > 0
-        assert (counts["failed"], counts["skipped"], counts["unreachable"]) == (0, 0, 0)
+        # A step for real boards alone is skipped on virtual ones.
+        assert (counts["failed"], counts["unreachable"]) == (0, 0)
     error = done.document["errors"]
     assert list(error) == [BAD]
     assert error[BAD]["fault"] == "rig"

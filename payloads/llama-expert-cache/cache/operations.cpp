@@ -62,7 +62,7 @@ bool Cache::starts_pass(Operation * op) {
     for (int32_t i = 0; i < op->count; ++i) {
         hash += mixed(static_cast<uint64_t>(op->entries[static_cast<size_t>(i)].unit->expert) + 1);
     }
-    Pass & pass = op->layer->pass;
+    Pass & pass{op->layer->pass};
     const unsigned bit = 1U << op->kind;
     std::lock_guard<std::mutex> guard(pass.lock);
     const bool first = pass.experts_hash != hash || (pass.kinds_done & bit) != 0;

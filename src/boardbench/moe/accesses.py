@@ -25,7 +25,7 @@ class Accesses:
     """Look-ups in order. By access: `unit` (layer index * experts + expert), `lookup` (which look-up it is in).
 
     By look-up: `lookup_pass`, `lookup_layer` (index into `layers`), `lookup_decode` (no row of the pass is of a
-    prompt). `layers`: true layer numbers. By pass: `pass_decode_tokens`.
+    prompt). `layers`: true layer numbers. For each pass, `pass_decode_tokens`.
     """
 
     unit: NDArray[np.int32]

@@ -37,7 +37,7 @@ class TracedModel:
 class Trace:
     """A whole trace of one model.
 
-    By pass: `pass_run` (index into `runs`), `pass_context`, `pass_call`, `pass_part`, `pass_rows`, `pass_warm_up`.
+    Per pass, `pass_run` (index into `runs`), `pass_context`, `pass_call`, `pass_part`, `pass_rows`, `pass_warm_up`.
     By row of all passes: `row_sequence` and `row_position` (-1: cannot be told), `row_phase`.
     By use: `use_pass`, `use_layer` (true layer number), `use_row` (index into the rows; -1: cannot be told),
     `use_count`.

@@ -2,7 +2,7 @@
 
 Binary: the magic `BBROUTE1`, then records of `kind u32, size u32, payload, crc32 u32` (of all before it),
 little-endian. Kinds: 1 a run begins (JSON), 2 a context with its model (JSON), 3 a pass, 4 the run ended (JSON).
-A pass: `context call part rows layers` as u32, `warm_up` and `id_width` as u8, u16 0; by row sequence i32, position
+A pass is `context call part rows layers` as u32, `warm_up` and `id_width` as u8, u16 0; by row sequence i32, position
 i32, phase u8; by layer `layer, experts a row, rows` as i32; for each layer with fewer rows than the pass their numbers
 as i32; all ids in u8 or u16, layer by layer, row by row.
 """
