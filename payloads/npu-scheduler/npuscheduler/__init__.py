@@ -1,0 +1,1 @@
+"""The scheduler of the NPU cluster."""

@@ -1,0 +1,1 @@
+"""The NPU cluster's programs, run as on boards."""
