@@ -1,4 +1,4 @@
-"""Completes the payloads of boards with what builds make: asks a board what it is, builds what is missing."""
+"""Completes the payloads of boards: asks a board what it is, builds or fetches what is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boardbench.locations import cache_dir
 from boardbench.payload import Payload, PayloadFile
 from boardbench.results.fetch import DoorLike
 
-from . import builder, models, on_board, programs
+from . import builder, models, on_board, programs, wheels
 from .recipe import BOARD
 from .store import Built, Store
 from .voice import Voice
@@ -50,11 +50,12 @@ class Completer:
         return lost
 
     def complete(self, payload: Payload, board: Board, source: str = programs.PINNED) -> Payload:
-        """The payload with everything that it has built, for a board that was met.
+        """The payload with all that is built and fetched for it, for a board that was met.
 
-        Errors: InputError for a bad source or a patch that does not fit, RigError when a build fails.
+        Errors: InputError for a bad source or a patch that does not fit, RigError when a build fails or a library
+        cannot be had.
         """
-        if not payload.built:
+        if not payload.lacks:
             return payload
         with self._lock:
             files: list[PayloadFile] = []
@@ -63,10 +64,15 @@ class Completer:
                     files.append(_model_file(models.ensure(payload, self._store, self._voice), part.path))
                 else:
                     files += _files(self._program(payload, part.built, board, source), part.path)
+            if payload.python:
+                files += wheels.ensure(payload.python, self._interpreter(board), self._cache)
             return payload.with_built(files)
 
     def ready(self, payload: Payload, board: Board, source: str = programs.PINNED) -> bool:
-        """Whether all programs are in the store for a board that was met. Models do not count: they take seconds."""
+        """Whether all programs and libraries are in the store for a board that was met. Models do not count: they take
+        seconds."""
+        if payload.python and not wheels.stored(payload.python, self._interpreter(board), self._cache):
+            return False
         wanted = [self._wanted(payload, part.built, board, source) for part in payload.built if part.built != "model"]
         return all(one.place.on != BOARD and builder.look(one, self._store) is not None for one in wanted)
 
@@ -76,6 +82,9 @@ class Completer:
         if not isinstance(facts, Mapping) or not isinstance(facts.get("arch"), str):
             raise RigError("the board does not say what machine it is", where=board.name)
         return facts
+
+    def _interpreter(self, board: Board) -> wheels.Interpreter:
+        return wheels.interpreter_of(self._facts[board.name], board.name)
 
     def _wanted(self, payload: Payload, variant: str, board: Board, source: str) -> builder.Wanted:
         facts = self._facts[board.name]
