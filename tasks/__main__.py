@@ -25,7 +25,7 @@ SECTIONS = (
     ("Step by step", ("provision", "plan", "bench", "collect", "validate", "report", "teardown")),
     ("Judging", ("import", "compare", "ledger", "advise")),
     ("Looking", ("doctor", "status", "lease", "audit", "tracer")),
-    ("Boards", ("boards", "boards.trust")),
+    ("Boards", ("boards", "boards.trust", "certs")),
     ("Virtual boards", ("virtual.up", "virtual.status", "virtual.down", "virtual.fit")),
     ("Working on boardbench", ("test",)),
 )

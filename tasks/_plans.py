@@ -75,9 +75,10 @@ def offline_plan(wanted: Asked, inventory: str, limit: str) -> Any:
 def payload_bytes(plan: Any) -> int:
     """Size of all payload files that the plan's boards need, together."""
     from boardbench.locations import project_dir
+    from boardbench.matrix.cluster import payload_names
     from boardbench.payload import load_payload
 
-    names = (plan.matrix.workload, plan.matrix.logger.payload)
+    names = (*payload_names(plan.matrix.workload), plan.matrix.logger.payload)
     one = sum(file.size for name in names for file in load_payload(project_dir() / "payloads" / name).files)
     return one * len(plan.boards)
 

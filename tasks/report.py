@@ -74,9 +74,13 @@ def _page(folder: Path, form: str, out: str, svg: str) -> None:
 
 
 def _json(folder: Path, out: str) -> None:
+    from boardbench.imports.stored import is_imported
+    from boardbench.report.cluster_tables import as_json, cluster_figures
     from boardbench.report.page.pages import document_of
 
     document: dict[str, Any] = document_of(folder)
+    if not is_imported(folder) and (cluster := cluster_figures(folder)):
+        document["cluster"] = as_json(cluster)
     if out and out != "-":
         import json as format_of
 
@@ -94,9 +98,12 @@ def _terminal(folder: Path) -> None:
         print_import(load(folder))
         return
     from boardbench.report.campaign_report import load_report
-    from boardbench.report.tables import print_report
+    from boardbench.report.cluster_tables import cluster_figures, tables
+    from boardbench.report.tables import plain_console, print_report
 
     print_report(load_report(folder))
+    for table in tables(cluster_figures(folder)):
+        plain_console().print(table)
 
 
 def _write(text: str, folder: Path, ending: str, out: str) -> None:

@@ -75,7 +75,8 @@ class Harness:
 class Payload:
     """A payload with every file hashed; `version_sha256` changes exactly when what a board gets changes.
 
-    `built`: what it lacks until `with_built` gives it; a board can only get a payload that lacks nothing.
+    `built`, `python` (pinned libraries): what it lacks until `with_built` gives it; a board can only get a payload that
+    lacks nothing.
     """
 
     folder: Path
@@ -92,6 +93,7 @@ class Payload:
     build: Mapping[str, object] | None
     run: Mapping[str, object] | None
     version_sha256: str
+    python: tuple[str, ...] = ()
 
     @property
     def root(self) -> str:
@@ -111,8 +113,13 @@ class Payload:
         return _versioned(replace(self, settings=merged, units=units))
 
     def with_built(self, files: Sequence[PayloadFile]) -> Payload:
-        """The same payload with what builds made; it lacks nothing then."""
-        return _versioned(replace(self, files=(*self.files, *files), built=()))
+        """The same payload with files that were made or fetched for a board; it lacks nothing then."""
+        return _versioned(replace(self, files=(*self.files, *files), built=(), python=()))
+
+    @property
+    def lacks(self) -> bool:
+        """Whether something must be built or fetched before a board can get it."""
+        return bool(self.built or self.python)
 
     def as_args(self) -> dict[str, object]:
         """The arguments of the `payload` resource."""
@@ -150,6 +157,7 @@ def load_payload(folder: Path) -> Payload:
         build=data.get("build"),
         run=data.get("run"),
         version_sha256="",
+        python=tuple(data.get("python", [])),
     )
     _refuse_missing_scripts(document, payload)
     _refuse_settings_twice(document, payload)

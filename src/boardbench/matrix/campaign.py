@@ -16,6 +16,7 @@ from boardbench.errors import BenchError, InputError
 from boardbench.inventory import Board, Inventory
 from boardbench.matrix import lease, preflight, waking
 from boardbench.matrix.catch_up import catch_up
+from boardbench.matrix.cluster import payload_names, unfit_cells, whole
 from boardbench.matrix.cooling import Operator, drivers_of
 from boardbench.matrix.ending import facts_after, put_back
 from boardbench.matrix.heart import Heart
@@ -198,7 +199,9 @@ class _Start:
         # A mistake in the inventory, about fans or about power, is told before anything is touched.
         self.drivers = drivers_of(boards, matrix.phases, wishes.operator)
         folder = wishes.payloads_dir or locations.project_dir() / "payloads"
-        payloads = {name: load_payload(folder / name) for name in (matrix.workload, matrix.logger.payload)}
+        payloads = {
+            name: load_payload(folder / name) for name in (*payload_names(matrix.workload), matrix.logger.payload)
+        }
         self.payloads = {name: preflight.payload_files(payload) for name, payload in payloads.items()}
         wishes.on_progress(Progress(Phase.FACTS, f"asking {len(boards)} boards for their facts"))
         self.woken = waking.meet(boards, wishes.open_door, list(payloads.values()), holder, wishes.teller(Phase.LOST))
@@ -343,12 +346,10 @@ class _Campaign:
             self._wave(cells, eta_s)
 
     def _wave(self, cells: Sequence[Cell], eta_s: float) -> None:
-        todo = [cell for cell in cells if not self.standing.done(cell.name)]
-        unfit = self.out | self.unsettled | self.quarantined
-        for cell in todo:
-            if cell.boards[0] in unfit:
-                self.missing[cell.name] = unfit[cell.boards[0]]
-        todo = [cell for cell in todo if cell.boards[0] not in unfit]
+        todo = whole(cells, [cell for cell in cells if not self.standing.done(cell.name)])
+        unfit = unfit_cells(todo, self.out | self.unsettled | self.quarantined)
+        self.missing |= unfit
+        todo = [cell for cell in todo if cell.name not in unfit]
         rounds = {cell.name: self.standing.left(cell.name) for cell in todo}
         again = False
         while todo:
@@ -360,11 +361,12 @@ class _Campaign:
             self.bench.stops.check()
             for cell in todo:
                 rounds[cell.name] -= 1
-            todo = [cell for cell in todo if self._again(cell, outcomes[cell.name]) and rounds[cell.name] > 0]
+            failed = [cell for cell in todo if self._again(cell, outcomes[cell.name])]
+            todo = [cell for cell in whole(tried, failed) if rounds[cell.name] > 0]
             self.quarantined = self.recovery.after({cell.boards[0]: outcomes[cell.name] for cell in tried})
-            for cell in [cell for cell in todo if cell.boards[0] in self.quarantined]:
-                self.missing[cell.name] = self.quarantined[cell.boards[0]]
-                todo.remove(cell)
+            unfit = unfit_cells(todo, self.quarantined)
+            self.missing |= unfit
+            todo = [cell for cell in todo if cell.name not in unfit]
             again = True
 
     def _again(self, cell: Cell, outcome: Outcome) -> bool:

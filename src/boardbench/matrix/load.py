@@ -13,6 +13,7 @@ from boardbench.analysis.rules import Prediction, Rule
 from boardbench.errors import InputError
 from boardbench.inventory import Board
 from boardbench.matrix.arms import Arm, Choice, Control, arms_of
+from boardbench.matrix.cluster import LoadBoard, cluster_workload
 from boardbench.matrix.factors import Factor, Setting, check_targets, factors_of, restricted, settings_of
 from boardbench.matrix.guard import Guard
 from boardbench.matrix.promises import Baseline, Metric, promises_of
@@ -44,12 +45,16 @@ class Logger:
 
 @dataclass(frozen=True)
 class Selector:
-    """Which of the given boards take part; an empty tuple does not restrict. `where` is file:line of the groups."""
+    """Which of the given boards take part; an empty tuple does not restrict. `where` is file:line of the groups.
+
+    `load`: for boards that work together, the one more that loads them.
+    """
 
     groups: tuple[str, ...]
     kinds: tuple[str, ...]
     capabilities: tuple[str, ...]
     where: str
+    load: LoadBoard | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class Matrix:
     rules: tuple[Rule, ...]
     prediction: Prediction | None
     gates: tuple[str, ...]
+    min_wall_s: float = 0.0
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -128,6 +134,7 @@ def load_matrix(path: Path) -> Matrix:
             tuple(data["boards"].get("kinds", ())),
             tuple(data["boards"].get("capabilities", ())),
             document.where("boards", *(["groups"] if "groups" in data["boards"] else [])),
+            _load_board(data["boards"]),
         ),
         workload=workload.pop("name"),
         interval_s=float(workload.pop("interval_s")),
@@ -150,6 +157,7 @@ def load_matrix(path: Path) -> Matrix:
         rules=promises.rules,
         prediction=promises.prediction,
         gates=tuple(data.get("gates", ALL_GATES)),
+        min_wall_s=float(data.get("min_wall_s", 0.0)),
     )
 
 
@@ -158,6 +166,7 @@ def choose_boards(
 ) -> tuple[Board, ...]:
     """Those of `boards` that the matrix is for, in their order. `known_groups` are the inventory's.
 
+    Of boards that work together the last one is the load's.
     Raises InputError when none is, and for a group that the inventory does not have.
     """
     wanted = matrix.selector
@@ -176,7 +185,10 @@ def choose_boards(
             where=str(matrix.path),
             advice="see its 'boards', and the kinds, groups and capabilities in the inventory",
         )
-    return chosen
+    if wanted.load is None:
+        return chosen
+    load = wanted.load.choose(boards, chosen, str(matrix.path))
+    return (*(board for board in chosen if board != load), load)
 
 
 def _check_groups(wanted: Selector, known: Collection[str]) -> None:
@@ -189,8 +201,21 @@ def _check_groups(wanted: Selector, known: Collection[str]) -> None:
             )
 
 
+def _load_board(boards: Mapping[str, Any]) -> LoadBoard | None:
+    if boards["together"] != "cluster":
+        return None
+    given = boards.get("load", {})
+    return LoadBoard(*(tuple(given.get(key, ())) for key in ("names", "groups", "kinds")))
+
+
 def _check_together(document: yamlfile.Document) -> None:
     data = document.data
+    name, together = data["workload"]["name"], data["boards"]["together"]
+    if (cluster_workload(name) is not None) != (together == "cluster"):
+        right = "each" if together == "cluster" else "cluster"
+        raise document.error("boards", "together", what=f"workload '{name}' is for 'together: {right}'", advice=right)
+    if "load" in data["boards"] and together != "cluster":
+        raise document.error("boards", "load", what="'load' belongs to 'together: cluster'", advice="leave it out")
     if data["workload"]["interval_s"] > data["duration_s"]:
         raise document.error(
             "workload", "interval_s", what="the interval is longer than the whole run", advice="make it shorter"

@@ -11,6 +11,7 @@ from typing import Any
 from boardbench.errors import InputError
 from boardbench.inventory import Board
 from boardbench.matrix.arms import Arm, blocks_of
+from boardbench.matrix.cluster import cluster_workload, members
 from boardbench.matrix.factors import Setting
 from boardbench.matrix.guard import Guard, guards_of
 from boardbench.matrix.levels import level_settings
@@ -31,7 +32,7 @@ OVERHEAD_S = 20.0
 
 @dataclass(frozen=True)
 class Cell:
-    """One arm, one repetition, and the boards that it runs on."""
+    """One arm, one repetition, and the boards that it runs on. `role`: its part in a wave that works together."""
 
     number: int
     name: str
@@ -39,6 +40,7 @@ class Cell:
     arm: str
     repetition: int
     boards: tuple[str, ...]
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,32 @@ class Plan:
         """In what the workload differs from a load of fixed duration."""
         return traits_of(self.matrix.workload)
 
-    def load_s(self, matrix_s: float) -> float:
-        """A duration of the load in wall seconds: real work takes its time, however fast a board's physics run."""
-        return matrix_s if self.traits.ends_by_work else self.wall_s(matrix_s)
+    @property
+    def work_scale(self) -> float:
+        """The time scale of the work: real work takes its time, however fast a board's physics run."""
+        return 1.0 if self.traits.ends_by_work else self.time_scale
+
+    @property
+    def load_scale(self) -> float:
+        """By what the load's durations are divided: the scale of the work, but never so that a load is shorter than the
+        matrix's `min_wall_s` (rates are per wall second, and a second of load has too few samples)."""
+        floor_s = self.matrix.min_wall_s
+        return min(self.work_scale, max(1.0, self.matrix.duration_s / floor_s)) if floor_s else self.work_scale
+
+    @property
+    def window_s(self) -> float:
+        """How long a load lasts, in wall seconds."""
+        return self.matrix.duration_s / self.load_scale
+
+    @property
+    def interval_s(self) -> float:
+        """An interval of the load, in wall seconds."""
+        return self.matrix.interval_s / self.load_scale
 
     @property
     def logger_period_s(self) -> float:
         """The logger's real period in wall seconds."""
-        return max(self.load_s(self.matrix.logger.period_s), MIN_LOGGER_PERIOD_S)
+        return max(self.matrix.logger.period_s / self.work_scale, MIN_LOGGER_PERIOD_S)
 
     @property
     def max_gap_s(self) -> float:
@@ -89,7 +109,7 @@ class Plan:
     def estimated_s(self) -> float:
         """Wall seconds that the campaign will take when nothing is retried and cooling takes half of its limit."""
         cooling_s = self.matrix.cool.timeout_s / 2 if self.matrix.cool else 0.0
-        return len(self.waves) * (self.load_s(self.matrix.duration_s) + self.wall_s(cooling_s) + OVERHEAD_S)
+        return len(self.waves) * (self.window_s + self.wall_s(cooling_s) + OVERHEAD_S)
 
     def arm(self, name: str) -> Arm:
         """The arm of this name."""
@@ -142,8 +162,8 @@ class Plan:
             "workload": {"name": matrix.workload, "options": dict(matrix.workload_options)},
             "board_time": {"duration_s": matrix.duration_s, "interval_s": matrix.interval_s},
             "wall_time": {
-                "duration_s": self.load_s(matrix.duration_s),
-                "interval_s": self.load_s(matrix.interval_s),
+                "duration_s": self.window_s,
+                "interval_s": self.interval_s,
                 "logger_period_s": self.logger_period_s,
                 "logger_max_gap_s": self.max_gap_s,
                 "estimated_s": self.estimated_s,
@@ -194,6 +214,7 @@ class Plan:
                     "arm": c.arm,
                     "repetition": c.repetition,
                     "boards": list(c.boards),
+                    **({"role": c.role} if c.role else {}),
                 }
                 for c in self.cells
             ],
@@ -210,7 +231,7 @@ class Plan:
 
 
 def make_plan(matrix: Matrix, boards: Sequence[Board], time_scale: float = 1.0) -> Plan:
-    """The plan for these boards (together: each). `time_scale` is 1 for hardware. Raises InputError."""
+    """The plan for these boards, as `choose_boards` gave them. `time_scale` is 1 for hardware. Raises InputError."""
     names = [board.name for board in boards]
     if not names or len(set(names)) != len(names):
         raise InputError("a plan needs boards, each once", where=str(matrix.path))
@@ -221,15 +242,18 @@ def make_plan(matrix: Matrix, boards: Sequence[Board], time_scale: float = 1.0) 
     waves = order_waves(len(arms), matrix.repeats, matrix.order, matrix.seed, blocks)
     for wave, (arm_index, repetition) in enumerate(waves, start=1):
         arm = arms[arm_index]
-        for board in names:
+        options = {**matrix.workload_options, **arm.options}
+        for board, role in members(matrix.workload, options, names):
             number = len(cells) + 1
             name = f"{number:03d}-{arm.name}-{board}"
-            cells.append(Cell(number, name, wave, arm.name, repetition, (board,)))
+            cells.append(Cell(number, name, wave, arm.name, repetition, (board,), role))
     return Plan(matrix, tuple(names), time_scale, arms, tuple(cells), guards_of(matrix.guard, boards))
 
 
 def _check_options(matrix: Matrix, arms: Sequence[Arm]) -> None:
     """The workload takes the options of each arm. Raises InputError before any board is asked."""
+    if cluster_workload(matrix.workload) is not None:
+        return  # `members` asks it
     for arm in arms:
         try:
             workload(matrix.workload).argv("plan", {**matrix.workload_options, **arm.options}, Durations(1.0, 1.0))

@@ -15,12 +15,13 @@ from typing import Any
 
 from boardbench.errors import BenchError, DeadlineError, InputError, RigError, UnreachableError
 from boardbench.inventory import Board
+from boardbench.matrix import cluster
 from boardbench.matrix import guard as guards
-from boardbench.matrix.arms import Arm
 from boardbench.matrix.contact import enter, pause
 from boardbench.matrix.cooling import Driver, Step, steps_of
 from boardbench.matrix.cooling.proof import fan_after, fan_before
 from boardbench.matrix.gates.keeper import SAMPLE_S, Keeper
+from boardbench.matrix.given import cold_files, options_on
 from boardbench.matrix.heart import Heart
 from boardbench.matrix.interrupt import Stops
 from boardbench.matrix.journal import Journal
@@ -95,12 +96,12 @@ class Bench:
     @property
     def window_s(self) -> float:
         """How long a load lasts, in wall seconds."""
-        return self.plan.load_s(self.plan.matrix.duration_s)
+        return self.plan.window_s
 
     @property
     def limit_s(self) -> float:
         """When the board ends a load that does not end by itself, in wall seconds."""
-        return self.silence_s + self.timings.window_slack_s
+        return self.lead_s + self.silence_s + self.timings.window_slack_s
 
     @property
     def prepare_s(self) -> float:
@@ -115,7 +116,13 @@ class Bench:
 
     @property
     def lead_s(self) -> float:
-        """From a run's start to its load, in wall seconds; scaled, but hanging up takes its time on any board."""
+        """From a run's start to its load, in wall seconds; scaled, but hanging up takes its time on any board.
+
+        Boards that work together must find each other first.
+        """
+        together = cluster.cluster_workload(self.plan.matrix.workload)
+        if together is not None:
+            return together.lead_s(self.plan.matrix.workload_options, self.plan.load_scale)
         return max(self.timings.lead_s / self.plan.time_scale, min(self.timings.lead_s, 0.3))
 
     @property
@@ -126,7 +133,7 @@ class Bench:
     @property
     def silence_s(self) -> float:
         """How long a wave's boards are left alone at most, in wall seconds."""
-        return self.window_s + self.plan.load_s(self.plan.matrix.interval_s)
+        return self.window_s + self.plan.interval_s
 
     @property
     def hold_s(self) -> float:
@@ -138,10 +145,14 @@ class Bench:
         """A hold that outlives the silent window, in which there are no heartbeats, and the usual time after it."""
         return self.silence_s + self.hold_s
 
-    def rules(self, arm: Arm) -> Rules:
-        """By what a run of this arm is judged."""
-        raw_files = workload(self.plan.matrix.workload).raw_files
-        return Rules.of_plan(self.plan.body(), arm.phase, raw_files)
+    def phase(self, cell: Cell) -> str | None:
+        """The state of cooling that a run of this cell has; none for a board that only loads others."""
+        return None if cell.role == cluster.LOAD else self.plan.arm(cell.arm).phase
+
+    def rules(self, cell: Cell) -> Rules:
+        """By what a run of this cell is judged."""
+        raw_files = cluster.raw_files(self.plan.matrix.workload, cell.role)
+        return Rules.of_plan(self.plan.body(), self.phase(cell), raw_files)
 
 
 def run_name(bench: Bench, cell: Cell, attempt: int) -> str:
@@ -169,13 +180,15 @@ def prepare(
     board = cell.boards[0]
     plan, arm = bench.plan, bench.plan.arm(cell.arm)
     settings = [*fan, *steps_of(plan.settings(arm, board, bench.facts.get(board)))]
-    cool = plan.matrix.cool
+    cool = None if cell.role == cluster.LOAD else plan.matrix.cool  # it is not under test
     args: dict[str, object] = {
         "run": run_name(bench, cell, attempt),
         "campaign": bench.campaign,
         "scope": bench.scope,
         "strays": harness_of(plan).as_dict(),
-        "cache_files": _cache_files(bench, board, arm) if "cache" in plan.matrix.gates else None,
+        "cache_files": cold_files(plan, bench.boards[board], arm, bench.payloads)
+        if "cache" in plan.matrix.gates
+        else None,
         "settings": settings,
         "logger": {"argv": [PYTHON, LOGGER_SCRIPT], "period_s": plan.logger_period_s},
         "watch_s": SAMPLE_S,
@@ -197,7 +210,7 @@ def prepare(
 
     answer = door.call("prepare", args, deadline_s=bench.prepare_s, on_event=tell)
     evidence = evidence_of(answer)
-    evidence += fan_before(bench, door, board, arm.phase, evidence)
+    evidence += fan_before(bench, door, board, bench.phase(cell), evidence)
     if all(entry["ok"] for entry in evidence if entry["gate"] == "settings"):
         evidence += levels_now(bench, door, board, arm, "before")
     evidence += bench.keeper.before_run(door, bench.boards[board], str(args["run"]), answer.get("load"))
@@ -207,21 +220,6 @@ def prepare(
         # A run from a wrong start cannot count, so it is not made; the next attempt may find a better start.
         raise refusal(evidence, f"not at the start condition: {'; '.join(failed)}", board)
     return evidence
-
-
-def _cache_files(bench: Bench, board: str, arm: Arm) -> list[str]:
-    """Files on the board that must have left memory: the workload's own, which nothing uses before the start, and the
-    model that it reads."""
-    name = bench.plan.matrix.workload
-    own = [script(name, str(entry["name"])) for entry in bench.payloads[name]]
-    return [*own, *bench.plan.traits.cold_files(options_of(bench, board, arm))]
-
-
-def options_of(bench: Bench, board: str, arm: Arm) -> dict[str, Any]:
-    """The workload's options in this arm on this board: what the matrix leaves open, the inventory may say."""
-    known = bench.boards[board].vars
-    from_board = {option: known[name] for option, name in bench.plan.traits.board_options.items() if name in known}
-    return {**from_board, **bench.plan.options(arm)}
 
 
 def start(bench: Bench, door: DoorLike, cell: Cell, attempt: int, evidence: tuple[Mapping[str, Any], ...]) -> Attempt:
@@ -254,18 +252,20 @@ def _attempt(bench: Bench, cell: Cell, attempt: int, evidence: tuple[Mapping[str
     """All of an attempt that is known before the board has answered."""
     plan = bench.plan
     arm, kind, name = plan.arm(cell.arm), workload(plan.matrix.workload), run_name(bench, cell, attempt)
-    options = options_of(bench, cell.boards[0], arm)
+    options = options_on(plan, bench.boards[cell.boards[0]], arm)
     given = options.get("chain")
     chain = Chain(plan.wall_s(given["run_s"]), plan.wall_s(given["gap_s"])) if given is not None else None
-    durations = Durations(bench.window_s, plan.load_s(plan.matrix.interval_s), chain, bench.lead_s)
-    argv = kind.argv(name, options, durations)
+    durations = Durations(bench.window_s, plan.interval_s, chain, bench.lead_s)
+    wave = [other for other in plan.cells if other.wave == cell.wave]
+    place = cluster.place_of(cell, wave, bench.boards, virtual=bench.virtual) if cell.role else None
+    argv = cluster.argv(kind.name, place, name, options, durations)
     mode = str(options.get("mode", "sustained"))
     return Attempt(
         run=name,
         campaign=bench.campaign,
         cell=cell.name,
         arm=dict(arm.levels),
-        phase=arm.phase,
+        phase=bench.phase(cell),
         repetition=cell.repetition,
         attempt=attempt,
         board=cell.boards[0],
@@ -273,9 +273,9 @@ def _attempt(bench: Bench, cell: Cell, attempt: int, evidence: tuple[Mapping[str
             "name": kind.name,
             "mode": mode,
             "argv": argv,
-            "payload_files": bench.payloads.get(kind.name, []),
+            "payload_files": cluster.payload_files(kind.name, bench.payloads),
         },
-        raw_files=kind.raw_files,
+        raw_files=cluster.raw_files(kind.name, cell.role),
         virtual=bench.virtual,
         time_scale=plan.time_scale,
         logger_period_s=plan.logger_period_s,
@@ -332,7 +332,7 @@ def collect_run(
     deadline = time.monotonic() + bench.patience_s
     # A load that went on without a controller may be at its beginning.
     watch_s = bench.limit_s
-    rules = bench.rules(bench.plan.arm(bench.plan.cell(begun.cell).arm))
+    rules = bench.rules(bench.plan.cell(begun.cell))
     wait_s = bench.timings.retry_every_s / 4
     lease = bench.holder.heartbeat(bench.hold_s)
     while True:

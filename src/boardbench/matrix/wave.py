@@ -82,13 +82,13 @@ class _Wave:
     def run(self) -> None:
         switched = self._switch_fans(list(self.cells))
         prepared = self._each(list(switched), self._prepare(switched), Phase.PREPARE)
-        if not prepared:
+        if self._is_lacking(prepared, Phase.PREPARE):
             return
         with self.bench.heart.silent(self.bench.silence_s, list(prepared)):
             started = self._each(list(prepared), self._start(prepared), Phase.START)
             self.close_doors()
             self.floor.close_doors()  # of boards that are not in this wave
-            if started:
+            if started and not self._is_lacking(started, Phase.START):
                 if self.bench.plan.traits.ends_by_work:
                     self._wait_for_ends(started)
                 else:
@@ -107,7 +107,7 @@ class _Wave:
         ready: dict[str, list[Step]] = {}
         for name in names:
             cell = self.cells[name]
-            phase, driver = self.bench.plan.arm(cell.arm).phase, self.bench.drivers.get(name)
+            phase, driver = self.bench.phase(cell), self.bench.drivers.get(name)
             if phase is None or driver is None:
                 ready[name] = []
                 continue
@@ -192,6 +192,20 @@ class _Wave:
             "lost", cell=cell.name, board=name, attempt=attempt, phase=phase.value, error=error.as_dict()
         )
         self._tell(Phase.LOST, f"lost at {phase.value}: {error}", name)
+
+    def _is_lacking(self, ready: Mapping[str, object], phase: Phase) -> bool:
+        """Whether nobody is left, or somebody without whom the others are no wave: then those drop out too.
+
+        A load that has started without a node ends by itself, and is collected as what it is.
+        """
+        cells = list(self.cells.values())
+        gone = sorted(name for name in self.cells if name not in ready)
+        if gone and phase is Phase.PREPARE and any(cell.role for cell in cells):
+            for name in ready:
+                why = RigError(f"not started: {', '.join(gone)} dropped out of its wave", where=name, transient=True)
+                self._drop(name, phase, why)
+            return True
+        return not ready
 
     def _leave_alone(self) -> None:
         """The silent window: nothing is sent to any board until the load should have ended."""

@@ -58,7 +58,8 @@ def run(
     """Apply a playbook to boards; with `check` nothing is touched and `changed` means "would change".
 
     Raises `InputError` before the first board is changed; after that each board's error is only its own and is in
-    the outcome. `completer` builds what payloads lack: a build that fails is everybody's error, and is raised.
+    the outcome. `completer` builds or fetches what payloads lack: what cannot be had is everybody's error, and is
+    raised.
     `on_event(board, event)` is called from several threads.
     """
     for board in boards:

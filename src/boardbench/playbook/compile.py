@@ -19,7 +19,9 @@ from .variables import put_in, variables_of
 
 PROVISION = "provision"
 CAMPAIGNS = "campaigns"
-# Gives a board's payload what builds make, from the source that a step names.
+# The tag of a step that is not for every board and day: it runs when another of its tags is asked for.
+ON_DEMAND = "on-demand"
+# Gives a board's payload what it lacks; builds take the source that a step names.
 Complete = Callable[[Payload, Board, str], Payload]
 # What a step is about, for its id: the first of these arguments that it has.
 _SUBJECT = ("path", "name", "names", "argv", "governor", "scope")
@@ -65,7 +67,7 @@ def compile_playbook(
     """The program of every board; `InputError` before any board is touched.
 
     `tags`: only steps with one of them; `skip_tags`: no step with one of them. `complete` is asked for payloads that
-    lack what builds make.
+    lack something.
     """
     for option, given in (("--tags", tags or ()), ("--skip-tags", skip_tags)):
         for tag in given:
@@ -83,20 +85,20 @@ def compile_playbook(
 def chosen(
     playbook: Playbook, board: Board, tags: Collection[str] | None = None, skip_tags: Collection[str] = ()
 ) -> list[Step]:
-    """The steps that are for a board and for these tags."""
+    """The steps that are for a board and for these tags; those on demand only when a tag of theirs is named."""
     return [
         step
         for step in playbook.steps
         if board.name in step.boards
-        and (not tags or step.tags.intersection(tags))
+        and (step.tags.intersection(tags) if tags else ON_DEMAND not in step.tags)
         and not step.tags.intersection(skip_tags)
     ]
 
 
 def incomplete(playbook: Playbook, steps: Sequence[Step]) -> list[Payload]:
-    """The payloads of these steps that lack what builds make."""
+    """The payloads of these steps that lack something."""
     wanted = [step for step in steps if step.resource == "payload" and step.args.get("state") != "absent"]
-    return [payload for step in wanted if (payload := playbook.payloads[step.args["name"]]).built]
+    return [payload for step in wanted if (payload := playbook.payloads[step.args["name"]]).lacks]
 
 
 def _program(
@@ -194,9 +196,9 @@ def _payload_args(
         payload = payload.with_settings(args["settings"])
     if args.get("state") == "absent":
         return {**payload.as_args(), "state": "absent"}
-    if payload.built:
+    if payload.lacks:
         if complete is None:
-            raise BugError(f"payload '{payload.name}' lacks what its build makes", where=board.name)
+            raise BugError(f"payload '{payload.name}' lacks what is built or fetched for it", where=board.name)
         payload = complete(payload, board, args.get("source", PINNED))
     blobs.update(payload.blobs())
     return payload.as_args()

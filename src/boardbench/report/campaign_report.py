@@ -19,6 +19,7 @@ from boardbench.results import store
 from boardbench.results.figures import Figures, figures_of
 from boardbench.results.verdict import whole_run
 from boardbench.workloads.chains import label as load_label_of
+from boardbench.workloads.cluster import LOAD
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,8 @@ def load_report(folder: Path, look: Look | None = None) -> CampaignReport:
     why = {entry["cell"]: entry["why"] for entry in verdict["missing"]}
     left_out = {entry["cell"] for entry in verdict["cells"] if entry["state"] == "not-selected"}
     several = plan["repeats"] > 1
+    # The rate of a cluster's load is the sum of its nodes: it is no board beside them.
+    loads = {"+".join(cell["boards"]) for cell in plan["cells"] if cell.get("role") == LOAD}
     judged = {entry["cell"]: entry["attempts"] for entry in verdict["cells"]}
     cells: list[CellFigures] = []
     units: set[str] = set()
@@ -154,7 +157,7 @@ def load_report(folder: Path, look: Look | None = None) -> CampaignReport:
         time_scale=float(plan["time_scale"]),
         rate_unit="/".join(sorted(units)) or "operations",
         cells=tuple(cells),
-        spreads=_spreads(cells),
+        spreads=_spreads([cell for cell in cells if cell.board not in loads]),
         counts=verdict["counts"],
         decisions=verdict["decisions"],
         dead_time=dead_time_of(folder, plan),

@@ -10,7 +10,6 @@ from typing import Any
 from boardbench.analysis import aa
 from boardbench.analysis.arms import Comparison, compare_paired
 from boardbench.analysis.estimates import LEVEL, Unknown
-from boardbench.analysis.metrics import value_of
 from boardbench.errors import InputError
 from boardbench.imports import stored as imports
 from boardbench.report.campaign_report import load_report
@@ -217,7 +216,7 @@ def _native(folder: Path) -> Measured:
 
     def look(cell: Mapping[str, Any], _: Path, run: Mapping[str, Any], figures: Figures) -> None:
         values = {
-            one["name"]: value_of(one["from"], one["unit"], figures.throughput, figures.heat)[0]
+            one["name"]: figures.value_of(plan["workload"]["name"], one["from"], one["unit"])[0]
             for one in plan["metrics"]
         }
         found[str(cell["name"])] = (bool(run["valid"]), values)

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from boardbench.analysis.decisions import NOT_SELECTED, VALID, Decision, Effect, Reading, decide, foretold
-from boardbench.analysis.metrics import value_of
 from boardbench.analysis.rules import Prediction, Rule
 from boardbench.results.doubt import Doubt, by_arm
 from boardbench.results.figures import Figures, figures_of
-from boardbench.workloads.base import Figure
-from boardbench.workloads.registry import traits_of
+from boardbench.workloads.cluster import NODE
 
 Counted = Mapping[str, tuple[Path, Mapping[str, Any]]]
 """Name of a cell -> folder and run.json of the attempt that counts."""
@@ -60,18 +58,14 @@ def _readings(
     plan: Mapping[str, Any], states: Mapping[str, str], figures: Mapping[str, Figures], metric: Mapping[str, Any]
 ) -> list[Reading]:
     found: list[Reading] = []
-    own = traits_of(str(plan["workload"]["name"])).figures.get(metric["from"])
+    workload = str(plan["workload"]["name"])
     for cell in plan["cells"]:
+        if cell.get("role") == NODE:
+            continue  # a rule is about what the cluster did, and that is told by the load's board
         state = states[cell["name"]]
         value, why = None, state
         if state == VALID and cell["name"] in figures:
-            mine = figures[cell["name"]]
-            if own is None:
-                value, why = value_of(metric["from"], metric["unit"], mine.throughput, mine.heat)
-            else:
-                figure = mine.own.get(metric["from"], Figure(None, "it was not measured"))
-                value = None if figure.value is None else figure.value * own[metric["unit"]]
-                why = figure.why
+            value, why = figures[cell["name"]].value_of(workload, metric["from"], metric["unit"])
         found.append(Reading("+".join(cell["boards"]), cell["arm"], cell["repetition"], state, value, why))
     return found
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from boardbench.analysis.metrics import value_of
 from boardbench.analysis.thermal import Heat, RateInterval, ThermalSample, Throughput, heat, throughput
 from boardbench.errors import BenchError
 from boardbench.results.raw import ThermalLog, read_thermal
 from boardbench.workloads.base import Figure, Samples
-from boardbench.workloads.registry import workload
+from boardbench.workloads.registry import traits_of, workload
 
 # The zone that stands for the whole chip, by kind of board: the first one that the log has.
 CHIP_ZONES = ("soc-thermal_celsius", "tj-thermal_celsius")
@@ -36,6 +37,14 @@ class Figures:
     own: Mapping[str, Figure] = field(default_factory=dict)
     samples: Samples | None = None
     log: ThermalLog | None = None
+
+    def value_of(self, name: str, source: str, unit: str) -> tuple[float | None, str]:
+        """The figure `source` of the workload called `name`, in `unit`; or None and why there is none."""
+        units = traits_of(name).figures.get(source)
+        if units is None:
+            return value_of(source, unit, self.throughput, self.heat)
+        figure = self.own.get(source, Figure(None, "it was not measured"))
+        return None if figure.value is None else figure.value * units[unit], figure.why
 
 
 def figures_of(attempt: Path, run: Mapping[str, Any], time_scale: float) -> Figures:

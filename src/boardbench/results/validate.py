@@ -183,7 +183,7 @@ def _belongs(
         "boards": cell["boards"],
         "repetition": cell["repetition"],
         "arm": arm["levels"] if arm else None,
-        "phase": arm["phase"] if arm else None,
+        "phase": arm["phase"] if arm and cell.get("role") != "load" else None,
         "attempt": int(attempt.name.removeprefix("attempt-")) if _ATTEMPT.fullmatch(attempt.name) else None,
         "time_scale": plan["time_scale"],
         "logger_period_s": plan["wall_time"]["logger_period_s"],

@@ -94,7 +94,7 @@ class LiveBoard:
             return
         left = (now - self._at) * self.time_scale
         self._at = now
-        load = Load(self.load.cpu_activity, self.load.npu_activity, self.load.gpu_activity)
+        load = Load(self.load.cpu_activity, self.load.npu_activity, self.load.gpu_activity, self.load.network_activity)
         before, controls = self.model.celsius, self._controls()
         if load == Load() and controls == self._at_rest_under:
             return

@@ -20,6 +20,7 @@ from pathlib import Path
 _GRACE_S = 1.0
 _MAX_BYTES = 4096
 _MAX_THREADS = 4096
+_ACTIVITIES = ("cpu_activity", "npu_activity", "gpu_activity", "network_activity")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class LoadSum:
     gpu_activity: float = 0.0
     cpu_share: float = 1.0
     cpu_threads: float = 0.0
+    network_activity: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class _Entry:
     cpu_activity: float
     npu_activity: float
     gpu_activity: float
+    network_activity: float
 
 
 def read_loads(folder: Path, cores: int, wall_unix_s: float | None = None) -> LoadSum:
@@ -60,6 +63,7 @@ def read_loads(folder: Path, cores: int, wall_unix_s: float | None = None) -> Lo
         gpu_activity=min(1.0, sum(entry.gpu_activity for entry in entries)),
         cpu_share=min(1.0, cores / threads) if threads else 1.0,
         cpu_threads=threads,
+        network_activity=min(1.0, sum(entry.network_activity for entry in entries)),
     )
 
 
@@ -101,11 +105,11 @@ def _parse(data: bytes) -> _Entry | None:
     threads = value.get("cpu_threads", 0)
     if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads <= _MAX_THREADS:
         return None
-    parts = [_fraction(value.get(key, 0.0)) for key in ("cpu_activity", "npu_activity", "gpu_activity")]
+    parts = [_fraction(value.get(key, 0.0)) for key in _ACTIVITIES]
     if any(part is None for part in parts):
         return None
-    cpu, npu, gpu = (part for part in parts if part is not None)
-    return _Entry(threads, cpu, npu, gpu)
+    cpu, npu, gpu, network = (part for part in parts if part is not None)
+    return _Entry(threads, cpu, npu, gpu, network)
 
 
 def _fraction(value: object) -> float | None:

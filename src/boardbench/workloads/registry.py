@@ -6,9 +6,10 @@ from boardbench.errors import InputError
 from boardbench.workloads.base import Traits, Workload
 from boardbench.workloads.burn import Burn
 from boardbench.workloads.llama_load import LlamaLoad
+from boardbench.workloads.npu_load import NpuLoad
 from boardbench.yamlfile import did_you_mean
 
-KNOWN: dict[str, Workload] = {"burn": Burn(), "llama-load": LlamaLoad()}
+KNOWN: dict[str, Workload] = {"burn": Burn(), "llama-load": LlamaLoad(), "npu-load": NpuLoad()}
 
 
 def workload(name: str) -> Workload:

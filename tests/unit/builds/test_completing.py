@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,12 +12,12 @@ from typing import Any, Self
 import pytest
 
 import boardbench.moe
-from boardbench.builds import models, toolchain
+from boardbench.builds import models, toolchain, wheels
 from boardbench.builds.completing import Completer
 from boardbench.builds.voice import Voice
 from boardbench.errors import InputError, RigError, UnreachableError
 from boardbench.inventory import Access, Board, Cooling, Identity
-from boardbench.payload import Payload, load_payload
+from boardbench.payload import Payload, PayloadFile, hash_file, load_payload
 
 from . import tiny
 
@@ -141,3 +142,17 @@ def test_a_payload_without_builds_is_given_back_as_it_is(tmp_path: Path) -> None
     )
     payload = load_payload(tmp_path / "plain")
     assert completer(tmp_path, None).complete(payload, board("king")) is payload
+
+
+def test_pinned_libraries_are_put_beside_what_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "small.py"
+    library.write_text("x = 1\n")
+    size, sha256 = hash_file(library)
+    monkeypatch.setattr(wheels, "ensure", lambda *_: [PayloadFile(library, "small.py", "0644", size, sha256)])
+    payload = replace(small(tmp_path), python=("small==1.0",))
+    made = completer(tmp_path, {"arch": ARCH, "python": "3.12.3", "virtual": None})
+    made.meet([board("king")])
+    assert not made.ready(payload, board("king"))
+    whole = made.complete(payload, board("king"))
+    assert [file.path for file in whole.files] == ["small.gguf", "small.py"]
+    assert not whole.lacks

@@ -1,0 +1,151 @@
+"""Waves whose boards work together: who is in them, with which command line, and when they do not start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from boardbench.errors import InputError
+from boardbench.inventory import Access, Board, Cooling, Identity
+from boardbench.matrix.cluster import place_of, unfit_cells, whole
+from boardbench.matrix.load import choose_boards, load_matrix
+from boardbench.matrix.plan import Plan, make_plan
+from boardbench.results import schema
+from boardbench.workloads.base import Durations
+from boardbench.workloads.registry import workload
+
+PROJECT = Path(__file__).parents[3]
+OURS = ("scale-out", "operating-point", "cluster-thermal", "cluster-ladder", "policy-ab", "soak")
+KINDS = {"jetson": "jetson-orin-nano", "king": "nanopi-r76s", "queen": "nanopi-r76s", "jack": "nanopi-r76s"}
+
+
+def board(name: str, number: int, kind: str = "") -> Board:
+    access = Access(f"127.1.0.{number}", 2222, "pi")
+    cooling, where = Cooling("virtual"), f"inventory.yml:{number}"
+    return Board(name, kind or KINDS[name], access, (), frozenset(), cooling, Identity(name), {}, where)
+
+
+BOARDS = [board(name, number) for number, name in enumerate(KINDS, start=10)]
+
+
+def plan_of(name: str, boards: list[Board] = BOARDS, scale: float = 60.0) -> Plan:
+    matrix = load_matrix(PROJECT / "playbooks" / "matrices" / f"{name}.yml")
+    return make_plan(matrix, choose_boards(matrix, boards), scale)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_projects_own_matrices_have_plans_that_fit_the_schema(name: str) -> None:
+    plan = plan_of(name)
+    assert list(schema.faults(plan.document(), "plan")) == []
+    for wave in plan.waves:
+        assert [cell.role for cell in wave][-1] == "load"
+        assert [cell.role for cell in wave].count("load") == 1
+        assert wave[-1].boards == ("jetson",)
+
+
+def test_an_arm_has_as_many_nodes_as_it_says() -> None:
+    plan = plan_of("scale-out")
+    nodes = {wave[0].arm: [cell.boards[0] for cell in wave if cell.role == "node"] for wave in plan.waves}
+    assert nodes == {"nodes1": ["king"], "nodes2": ["king", "queen"], "nodes3": ["king", "queen", "jack"]}
+
+
+def test_a_host_is_the_loads_board_before_any_other() -> None:
+    plan = plan_of("scale-out", [*BOARDS, board("server", 20, "host")])
+    assert plan.boards == ("king", "queen", "jack", "server")
+
+
+def test_without_a_board_for_the_load_it_is_refused() -> None:
+    with pytest.raises(InputError, match="none of the boards given can be the load's"):
+        plan_of("scale-out", BOARDS[1:])
+
+
+def test_more_nodes_than_there_are_boards_are_refused() -> None:
+    with pytest.raises(InputError, match="an arm wants 3 nodes, 1 boards can be one"):
+        plan_of("scale-out", BOARDS[:2])
+
+
+def test_a_load_is_never_shorter_than_the_matrix_says_however_fast_time_runs() -> None:
+    plan = plan_of("scale-out")
+    assert plan.window_s == pytest.approx(15.0)
+    assert plan.interval_s == pytest.approx(5 * 15 / 60)
+    assert plan_of("scale-out", scale=1.0).window_s == 60.0
+    assert plan_of("cluster-thermal").window_s == pytest.approx(31.0)
+
+
+def test_every_part_gets_its_own_command_line() -> None:
+    plan = plan_of("scale-out")
+    wave = next(wave for wave in plan.waves if wave[0].arm == "nodes2")
+    together = workload("npu-load")
+    known = {one.name: one for one in BOARDS}
+    options = plan.options(plan.arm("nodes2"))
+    argvs = [
+        together.part(place_of(cell, wave, known, virtual=True), "run", options, Durations(15.0, 1.25, None, 20.0))  # type: ignore[attr-defined]
+        for cell in wave
+    ]
+    node, load = argvs[0], argvs[-1]
+    assert node[3] == "node"
+    assert node[node.index("--name") + 1] == "king"
+    assert node[node.index("--listen") + 1] == "127.1.0.11:51001"
+    assert node[node.index("--scheduler") + 1] == "127.1.0.10:50051"
+    assert node[node.index("--backend") + 1] == "virtual"
+    assert load[3] == "load"
+    assert load[load.index("--nodes") + 1] == "king,queen"
+    assert load[load.index("--concurrency") + 1] == "24"
+
+
+def test_hardware_never_gets_the_model_of_an_npu() -> None:
+    plan = plan_of("scale-out", scale=1.0)
+    wave = plan.waves[0]
+    known = {one.name: one for one in BOARDS}
+    place = place_of(wave[0], wave, known, virtual=False)
+    argv = workload("npu-load").part(place, "run", {}, Durations(60.0, 5.0))  # type: ignore[attr-defined]
+    assert argv[argv.index("--backend") + 1] == "rknn"
+
+
+def test_boards_may_reach_each_other_by_another_address() -> None:
+    plan = plan_of("scale-out")
+    wave = next(wave for wave in plan.waves if wave[0].arm == "nodes1")
+    known = {one.name: one for one in BOARDS}
+    known["king"] = replace(known["king"], vars={"cluster_address": "10.20.0.21"})
+    assert place_of(wave[0], wave, known, virtual=True).nodes == (("king", "10.20.0.21"),)
+
+
+def test_a_wave_that_works_together_runs_whole_or_not_at_all() -> None:
+    together = plan_of("scale-out").waves[0]
+    assert whole(together, together[:1]) == list(together)
+    assert whole(together, []) == []
+    assert set(unfit_cells(together, {together[0].boards[0]: "it is away"})) == {cell.name for cell in together}
+    matrix = load_matrix(PROJECT / "playbooks" / "matrices" / "thermal.yml")
+    apart = make_plan(matrix, choose_boards(matrix, BOARDS), 60.0).waves[0]
+    assert whole(apart, apart[:1]) == [apart[0]]
+    assert list(unfit_cells(apart, {apart[0].boards[0]: "it is away"})) == [apart[0].name]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("together: cluster", "together: each", "is for 'together: cluster'"),
+        ("name: npu-load", "name: burn", "is for 'together: each'"),
+        ("concurrency_per_node: 12", "concurrency_per_node: 0", "concurrency_per_node"),
+    ],
+)
+def test_a_matrix_that_mixes_the_two_forms_is_told_so(tmp_path: Path, old: str, new: str, said: str) -> None:
+    text = (PROJECT / "playbooks" / "matrices" / "scale-out.yml").read_text()
+    path = tmp_path / "m.yml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError, match=said):
+        load_matrix(path)
+
+
+def test_a_load_is_scaled_down_to_its_shortest_length_and_real_work_not_at_all() -> None:
+    plan = plan_of("scale-out")
+    matrix = replace(plan.matrix, duration_s=60.0, interval_s=6.0, min_wall_s=0.0)
+    assert replace(plan, matrix=matrix).window_s == 1.0
+    shortest = replace(plan, matrix=replace(matrix, min_wall_s=15.0))
+    assert (shortest.window_s, shortest.interval_s) == (15.0, 1.5)
+    # What cools and what logs goes on by the board's time.
+    assert shortest.logger_period_s == replace(plan, matrix=matrix).logger_period_s
+    work = replace(shortest, matrix=replace(shortest.matrix, workload="llama-load"))
+    assert (work.window_s, work.interval_s) == (60.0, 6.0)
