@@ -5,6 +5,7 @@ they look at the queue as the last heartbeat told it, and equal ones are taken i
 all requests once went to the same node until the next heartbeat, and the trap shows it again.
 """
 
+import abc
 import math
 
 from npuscheduler.nodes import LOAD_FACTORS
@@ -30,7 +31,7 @@ class RoundRobin:
         return node
 
 
-class _Lowest:
+class _Lowest(abc.ABC):
     def __init__(self, rules, random, stale=False):
         self._rules, self._random, self._stale = rules, random, stale
 
@@ -43,9 +44,9 @@ class _Lowest:
             return min(equal, key=lambda node: node.node_id)
         return equal[0] if len(equal) == 1 else self._random.choice(equal)
 
+    @abc.abstractmethod
     def score(self, node, nodes):
         """What is compared; lower is better."""
-        raise NotImplementedError
 
 
 class LeastQueue(_Lowest):
