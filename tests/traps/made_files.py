@@ -6,7 +6,7 @@ The runs come from the real run loop on fake boards, so that the files pass coll
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ def gate_off(*gates: str) -> Off:
     """The run is judged as if the plan did not name these gates."""
     real = Rules.of_plan
 
-    def without(plan: Any, phase: str | None, raw_files: Sequence[str], **other: Any) -> Rules:
-        return real({**plan, "gates": [gate for gate in plan["gates"] if gate not in gates]}, phase, raw_files, **other)
+    def without(plan: Any, *run: Any) -> Rules:
+        return real({**plan, "gates": [gate for gate in plan["gates"] if gate not in gates]}, *run)
 
     return Off("boardbench.results.judge:Rules.of_plan", staticmethod(without))
 

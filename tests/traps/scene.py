@@ -147,7 +147,12 @@ class Scene:
         attempt = self.sound / "cells/001-active-king/attempt-1"
         run = json.loads((attempt / "run.json").read_text())
         plan = json.loads((self.sound / "plan.json").read_text())
-        rules = judge.Rules.of_plan({**plan, "gates": [entry["gate"]]}, run["phase"], run["workload"]["raw_files"])
+        rules = judge.Rules.of_plan(
+            {**plan, "gates": [entry["gate"]], "guard": {}},
+            run["boards"][0],
+            run["phase"],
+            run["workload"]["raw_files"],
+        )
         facts = replace(record.facts_of(run), evidence=(entry,))
         return [f"{reason.code}: {reason.detail}" for reason in judge.judge(attempt, facts, rules)]
 

@@ -152,7 +152,7 @@ class Bench:
     def rules(self, cell: Cell) -> Rules:
         """By what a run of this cell is judged."""
         raw_files = cluster.raw_files(self.plan.matrix.workload, cell.role)
-        return Rules.of_plan(self.plan.body(), self.phase(cell), raw_files)
+        return Rules.of_plan(self.plan.body(), cell.boards[0], self.phase(cell), raw_files)
 
 
 def run_name(bench: Bench, cell: Cell, attempt: int) -> str:

@@ -37,9 +37,12 @@ def start(args: dict[str, Any], call: Call, manager: services.ServiceManager | N
     manager = manager or services.detect(call.places)
     if state.get("start_key") is None or (run.started() is None and run.exit() is None):
         guarded = program.guard is not None
+        if state.get("start_key") is not None:
+            # A call that was cut off in here may have come as far as the unit.
+            manager.stop(run.workload_unit)
+            manager.remove_transient(run.workload_unit)
         state = dict(state, phase="started", start_key=key, limits=args.get("limits") or {}, guarded=guarded)
         run.save(state)
-        manager.stop(run.workload_unit)
         manager.write_transient(run.workload_unit, run_units.write(run, "workload", program))
         _start_unit(manager, run)
     state = dict(state, phase="started", start_key=key, start_answer=_prove_started(run, call.places))

@@ -148,24 +148,29 @@ class ServiceManager(abc.ABC):
         return [self._program, "reboot"]
 
     def write_transient(self, unit: str, text: str) -> None:
-        """Writes a unit that is gone after a reboot, and makes the manager know it."""
+        """Writes a unit that is gone after a reboot.
+
+        A name that the manager has not seen yet it looks up by itself: a reload, which reads every unit of the board
+        anew, is for a file that changes under its name.
+        """
         folder = self._places.units_runtime
         os.makedirs(folder, mode=0o755, exist_ok=True)
         path = os.path.join(folder, check_unit_name(unit))
+        known = os.path.lexists(path)
         partial = os.path.join(folder, f".{unit}.partial")
         with open(partial, "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod(partial, 0o644)
         os.rename(partial, path)
-        self.reload()
+        if known:
+            self.reload()
 
     def remove_transient(self, unit: str) -> None:
-        """Removes such a unit again, and what the manager remembers of it. Not there is a success."""
+        """Removes such a unit, stopped before, and what the manager remembers of it. Not there is a success."""
         try:
             os.unlink(os.path.join(self._places.units_runtime, check_unit_name(unit)))
         except FileNotFoundError:
             return
-        self.reload()
         self._forget(unit)
 
     @abc.abstractmethod
@@ -275,7 +280,7 @@ class Systemd(ServiceManager):
         )
 
     def _forget(self, unit: str) -> None:
-        # Fails for a unit that did not fail: that is fine, then nothing is remembered.
+        # Fails for a unit that did not fail: that is fine, systemd drops those by itself.
         self._run(["reset-failed", unit], 30.0, check=False)
 
 

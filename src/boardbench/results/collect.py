@@ -194,7 +194,7 @@ def collect(
             with store.locked(late.campaign), open_door(by_name[late.attempt.board]) as door:
                 _refuse_busy(door, late)
                 plan = store.read_object(late.campaign / "plan.json")
-                rules = Rules.of_plan(plan, late.attempt.phase, late.attempt.raw_files)
+                rules = Rules.of_plan(plan, late.attempt.board, late.attempt.phase, late.attempt.raw_files)
                 watch_s = rules.duration_s + CALL_S
                 finish_attempt(door, late.attempt, late.campaign, rules, read_raw, watch_s=watch_s)
         except BenchError as error:

@@ -39,6 +39,7 @@ class Rules:
     time_scale: float = 1.0
     chained: bool = False
     pause_s: float = 0.0
+    guarded: bool = False
 
     @property
     def fan(self) -> fanproof.Planned | None:
@@ -48,8 +49,8 @@ class Rules:
         return fanproof.Planned(self.phase, self.zone_types, self.time_scale, steady=not self.chained)
 
     @staticmethod
-    def of_plan(plan: Mapping[str, Any], phase: str | None, raw_files: Sequence[str]) -> Rules:
-        """The rules that `plan.json` locks."""
+    def of_plan(plan: Mapping[str, Any], board: str, phase: str | None, raw_files: Sequence[str]) -> Rules:
+        """The rules that `plan.json` locks for a run on `board`."""
         wall = plan["wall_time"]
         cool, chain = plan["cool"], plan["workload"]["options"].get("chain")
         return Rules(
@@ -66,6 +67,8 @@ class Rules:
             time_scale=plan["time_scale"],
             chained=chain is not None,
             pause_s=chain["gap_s"] / plan["time_scale"] if chain is not None else 0.0,
+            # Plans of before the guard have none.
+            guarded=board in plan.get("guard", {}),
         )
 
 
@@ -114,7 +117,7 @@ def _shut(evidence: Sequence[Mapping[str, Any]], rules: Rules) -> Iterator[Reaso
 def _gates(facts: Facts, rules: Rules) -> Iterator[Reason]:
     yield from _shut(facts.evidence, rules)
     asked = {str(entry.get("gate")) for entry in facts.evidence}
-    for gate in sorted(rules.gates & ALWAYS_ASKED - asked):
+    for gate in sorted((rules.gates & ALWAYS_ASKED | ({"guard"} if rules.guarded else set())) - asked):
         yield Reason("gate-not-run", f"{gate}: the run has no evidence of it")
 
 

@@ -152,7 +152,9 @@ def _attempt(
     if wrong:
         return
     runs.append(run)
-    again = judge(attempt, record.facts_of(run), Rules.of_plan(plan, run["phase"], run["workload"]["raw_files"]))
+    again = judge(
+        attempt, record.facts_of(run), Rules.of_plan(plan, run["boards"][0], run["phase"], run["workload"]["raw_files"])
+    )
     if run["valid"] and again:
         said = "; ".join(f"{reason.code}: {reason.detail}" for reason in again)
         yield Problem(name, None, f"says valid, but its files say {said}")

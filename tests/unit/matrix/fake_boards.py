@@ -211,6 +211,7 @@ class FakeBoard:
             {"gate": "boot-id", "ok": same, "saw": {}, "why": "" if same else "the board rebooted"},
             {"gate": "load", "ok": self.exit == {"code": 0}, "saw": {"exit": self.exit}, "why": "see exit"},
             {"gate": "load-runs", "ok": True, "saw": {"cpu_used_s": 1.0}, "why": ""},
+            {"gate": "guard", "ok": True, "saw": {"hottest_celsius": 80.0}, "why": ""},
         ]
         listed = [
             {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}

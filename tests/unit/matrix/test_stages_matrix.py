@@ -68,7 +68,7 @@ def test_real_work_takes_real_time_however_fast_a_boards_physics_run(tmp_path: P
     assert plan.body()["wall_time"]["duration_s"] == 300.0  # type: ignore[index]
     assert plan.logger_period_s == 1.0
     # A load that is done early is no short load.
-    assert Rules.of_plan(plan.body(), None, ("llama.jsonl",)).duration_s == 0.0
+    assert Rules.of_plan(plan.body(), "jetson", None, ("llama.jsonl",)).duration_s == 0.0
 
 
 @pytest.mark.parametrize(

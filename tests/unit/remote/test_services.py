@@ -128,11 +128,14 @@ def test_a_transient_unit_is_written_whole_and_removed_without_a_trace(tmp_path:
     manager.remove_transient("boardbench-run-1.service")
     manager.remove_transient("boardbench-run-1.service")
     assert os.listdir(folder) == []
-    assert (tmp_path / "calls").read_text().splitlines() == [
-        "daemon-reload",
-        "daemon-reload",
-        "reset-failed boardbench-run-1.service",
-    ]
+    assert (tmp_path / "calls").read_text().splitlines() == ["reset-failed boardbench-run-1.service"]
+
+
+def test_a_transient_unit_that_changes_under_its_name_is_made_known(tmp_path: Path) -> None:
+    manager = systemd(tmp_path)
+    manager.write_transient("boardbench-run-1.service", "[Service]\nExecStart=/bin/true\n")
+    manager.write_transient("boardbench-run-1.service", "[Service]\nExecStart=/bin/false\n")
+    assert (tmp_path / "calls").read_text().splitlines() == ["daemon-reload"]
 
 
 def test_the_processes_of_a_unit_are_those_of_its_control_group(tmp_path: Path) -> None:

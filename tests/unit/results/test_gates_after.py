@@ -26,7 +26,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "gates.md"
 def case(golden: Path) -> tuple[Path, Facts, Rules]:
     plan = json.loads((golden / "plan.json").read_text())
     run = json.loads((golden / ATTEMPT / "run.json").read_text())
-    return golden / ATTEMPT, record.facts_of(run), Rules.of_plan(plan, run["phase"], ["burn.jsonl"])
+    return golden / ATTEMPT, record.facts_of(run), Rules.of_plan(plan, run["boards"][0], run["phase"], ["burn.jsonl"])
 
 
 def codes(folder: Path, facts: Facts, rules: Rules) -> set[str]:
@@ -133,6 +133,15 @@ def test_a_gate_that_was_never_asked_has_not_been_passed(case: tuple[Path, Facts
     folder, facts, rules = case
     without = tuple(e for e in facts.evidence if e["gate"] != "quiet")
     assert codes(folder, dataclasses.replace(facts, evidence=without), rules) == {"gate-not-run"}
+
+
+def test_a_planned_guard_of_which_nothing_was_heard_has_not_guarded(case: tuple[Path, Facts, Rules]) -> None:
+    folder, facts, rules = case
+    rules = dataclasses.replace(rules, guarded=True)
+    assert codes(folder, facts, rules) == {"gate-not-run"}
+    assert codes(folder, with_evidence(facts, entry("guard", hottest_celsius=80.0)), rules) == set()
+    plan = {**json.loads((folder.parents[2] / "plan.json").read_text()), "guard": {"king": {}}}
+    assert [Rules.of_plan(plan, board, "fanless", ()).guarded for board in ("king", "queen")] == [True, False]
 
 
 @pytest.mark.parametrize("gate", [gate for gate in GATES if gate.when != "campaign"], ids=lambda gate: gate.name)

@@ -19,7 +19,7 @@ ATTEMPT = "cells/003-fanless-king/attempt-1"
 def case(golden: Path) -> tuple[Path, Facts, Rules]:
     plan = json.loads((golden / "plan.json").read_text())
     run = json.loads((golden / ATTEMPT / "run.json").read_text())
-    return golden / ATTEMPT, record.facts_of(run), Rules.of_plan(plan, run["phase"], ["burn.jsonl"])
+    return golden / ATTEMPT, record.facts_of(run), Rules.of_plan(plan, run["boards"][0], run["phase"], ["burn.jsonl"])
 
 
 def rows(folder: Path, change: Callable[[int, list[str]], list[str] | None]) -> None:
