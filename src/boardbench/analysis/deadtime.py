@@ -30,7 +30,8 @@ class Gap:
     """The time between the loads of two waves that follow each other, and its parts, which add up to it.
 
     `start_s` ends where the load begins, not where its program does. `cooling_s`: the start gate was waited for.
-    `waits_s`: fans were switched from outside the board, perhaps by hand.
+    `waits_s`: fans were switched from outside the board, perhaps by hand; or boards that work together found each
+    other and warmed up in the time that their workload declares for it.
     """
 
     after_wave: int
@@ -82,6 +83,7 @@ class _Wave:
     runs: dict[str, str] = field(default_factory=dict)
     prepare_s: list[float] = field(default_factory=list)
     start_s: list[float] = field(default_factory=list)
+    assembly_s: float = 0.0
     started_s: dict[str, float] = field(default_factory=dict)
     collected_s: list[float] = field(default_factory=list)
 
@@ -128,6 +130,7 @@ def _waves(notes: Iterable[Note], wave_of: Mapping[str, int]) -> list[_Wave | No
         elif (known := of_run.get(run)) is not None:
             if note.event == "start":
                 known.start_s.append(note.monotonic_s)
+                known.assembly_s = max(known.assembly_s, float(note.fields.get("assembly_s", 0.0)))
             elif note.event == "started":
                 known.started_s[run] = note.monotonic_s
             elif note.event == "collected":
@@ -148,15 +151,16 @@ def _gap(before: _Wave, after: _Wave, runs: Mapping[str, Mapping[str, Any]]) -> 
     # The barrier: the first load starts when the last board is prepared.
     start_s, begin_s = min(after.start_s), min(begins)
     found = [runs[run] for run in after.started_s if run in runs]
+    assembly_s = min(after.assembly_s, max(0.0, begin_s - start_s))
     cooling_s = min(max((_cooled_s(run) for run in found), default=0.0), max(0.0, start_s - prepare_s))
     return Gap(
         after_wave=before.wave,
         total_s=begin_s - end_s,
         collect_s=collected_s - end_s,
-        waits_s=after.waits_s,
+        waits_s=after.waits_s + assembly_s,
         prepare_s=start_s - collected_s - after.waits_s - cooling_s,
         cooling_s=cooling_s,
-        start_s=begin_s - start_s,
+        start_s=begin_s - start_s - assembly_s,
     )
 
 

@@ -115,15 +115,15 @@ class Bench:
         return max(self.timings.patience_s / self.plan.time_scale, min(self.timings.patience_s, 15.0))
 
     @property
-    def lead_s(self) -> float:
-        """From a run's start to its load, in wall seconds; scaled, but hanging up takes its time on any board.
-
-        Boards that work together must find each other first.
-        """
+    def assembly_s(self) -> float:
+        """Wall seconds in which boards that work together find each other and warm up; 0 for any other load."""
         together = cluster.cluster_workload(self.plan.matrix.workload)
-        if together is not None:
-            return together.lead_s(self.plan.matrix.workload_options, self.plan.load_scale)
-        return max(self.timings.lead_s / self.plan.time_scale, min(self.timings.lead_s, 0.3))
+        return together.lead_s(self.plan.matrix.workload_options, self.plan.load_scale) if together is not None else 0.0
+
+    @property
+    def lead_s(self) -> float:
+        """From a run's start to its load, in wall seconds; scaled, but hanging up takes its time on any board."""
+        return self.assembly_s or max(self.timings.lead_s / self.plan.time_scale, min(self.timings.lead_s, 0.3))
 
     @property
     def trail_s(self) -> float:
@@ -234,9 +234,8 @@ def start(bench: Bench, door: DoorLike, cell: Cell, attempt: int, evidence: tupl
     args["deadline_s"] = bench.limit_s
     guard = guards.request(bench.plan.guards.get(begun.board), bench.drivers.get(begun.board), bench.plan.time_scale)
     args |= {"lease": bench.holder.heartbeat(bench.window_hold_s), "guard": guard}
-    bench.journal.note(
-        "start", run=begun.run, cell=cell.name, board=begun.board, attempt=attempt, begun=begun.as_dict()
-    )
+    fields = {"run": begun.run, "cell": cell.name, "board": begun.board, "attempt": attempt, "begun": begun.as_dict()}
+    bench.journal.note("start", **fields, **({"assembly_s": bench.assembly_s} if bench.assembly_s else {}))
     try:
         answer: Mapping[str, Any] = door.call("start", args, deadline_s=bench.timings.start_s)
     except (UnreachableError, DeadlineError) as error:

@@ -49,6 +49,23 @@ def only(dead: DeadTime) -> dict[str, object]:
     return gap.as_json()
 
 
+def test_the_time_in_which_boards_of_a_cluster_find_each_other_is_declared() -> None:
+    def told(note: Note) -> Note:
+        return Note(note.monotonic_s, note.event, {**note.fields, "assembly_s": 20.0})
+
+    notes = [told(note) if note.event == "start" else note for note in two_waves()]
+
+    def gap_of(begins_s: float) -> dict[str, object]:
+        second = [run(name, begins_s=begins_s) for name in ("003-b-1", "004-b-1")]
+        return only(dead_time(notes, [*runs()[:2], *second], WAVE_OF))
+
+    gap = gap_of(20.1)
+    assert (gap["total_s"], gap["waits_s"], gap["start_s"], gap["dead_s"]) == (25.1, 20.0, 0.6, 5.1)
+    # A load that begins sooner has waited no longer than that.
+    gap = gap_of(3.0)
+    assert (gap["waits_s"], gap["start_s"]) == (3.5, 0.0)
+
+
 def test_the_gap_from_load_to_load_is_split_into_its_parts() -> None:
     # Loads end at 103.5; collected at 104.5; prepared from 105, started at 108, told at 108.5; loads begin at 108.6.
     dead = dead_time(two_waves(), runs(cooled_s=2.0), WAVE_OF)

@@ -137,9 +137,10 @@ def test_a_gate_that_was_never_asked_has_not_been_passed(case: tuple[Path, Facts
 
 def test_a_planned_guard_of_which_nothing_was_heard_has_not_guarded(case: tuple[Path, Facts, Rules]) -> None:
     folder, facts, rules = case
-    rules = dataclasses.replace(rules, guarded=True)
-    assert codes(folder, facts, rules) == {"gate-not-run"}
-    assert codes(folder, with_evidence(facts, entry("guard", hottest_celsius=80.0)), rules) == set()
+    assert rules.guarded
+    assert codes(folder, facts, rules) == set()
+    without = tuple(e for e in facts.evidence if e["gate"] != "guard")
+    assert codes(folder, dataclasses.replace(facts, evidence=without), rules) == {"gate-not-run"}
     plan = {**json.loads((folder.parents[2] / "plan.json").read_text()), "guard": {"king": {}}}
     assert [Rules.of_plan(plan, board, "fanless", ()).guarded for board in ("king", "queen")] == [True, False]
 
