@@ -3,6 +3,9 @@
 <cache>/builds/<key>/files/...     what was made
 <cache>/builds/<key>/build.json    what it was made from, its files with size and hash
 <cache>/builds/<key>.lock          held while it is made; <key>.log is what the tools said when that failed
+
+A build that nobody asked for in UNUSED_DAYS goes when another one is made: each edit of a patch makes one of some
+hundred megabytes.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ MANIFEST = "build.json"
 FILES = "files"
 _KEY_DIGITS = 32
 _ASK_S = 0.5
+UNUSED_DAYS = 60
 
 
 def key_of(inputs: Mapping[str, object]) -> str:
@@ -68,6 +72,9 @@ class Store:
     def find(self, key: str) -> Built | None:
         """The build of this name, with every file's hash checked; None when it is not there or damaged."""
         folder = self.folder / key
+        # When it was last asked for. In a cache that is another user's, its owner's own asking counts.
+        with suppress(OSError):
+            os.utime(folder / MANIFEST)
         try:
             manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             files = tuple(_checked(folder / FILES, entry) for entry in manifest["files"])
@@ -116,7 +123,18 @@ class Store:
         made = self.find(key)
         if made is None:
             raise RigError("a build was damaged while it was stored", where=str(self.folder / key))
+        self._drop_unused()
         return made
+
+    def _drop_unused(self) -> None:
+        """Removes builds that nobody has asked for in a long time; one that is being made anew just now stays."""
+        before = time.time() - UNUSED_DAYS * 86_400
+        for manifest in self.folder.glob(f"*/{MANIFEST}"):
+            # What is somebody else's, or was removed by somebody else meanwhile, is not ours to remove.
+            with suppress(OSError), (self.folder / f"{manifest.parent.name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if manifest.stat().st_mtime < before:
+                    shutil.rmtree(manifest.parent)
 
     def log(self, key: str) -> Path:
         """Where the tools' own words go while the build is made, and stay when it fails."""

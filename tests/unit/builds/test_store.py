@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from boardbench.builds.store import Built, Store, key_of
+from boardbench.builds.store import MANIFEST, UNUSED_DAYS, Built, Store, key_of
 from boardbench.errors import InputError, RigError
 
 
@@ -140,6 +141,18 @@ def test_a_killed_maker_holds_nobody_up(tmp_path: Path) -> None:
     maker.kill()
     maker.wait()
     assert make(Store(tmp_path)).files
+
+
+def test_a_build_that_nobody_asked_for_in_a_long_time_goes_when_another_is_made(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for key in ("old", "asked", "new"):
+        make(store, key)
+    long_ago = time.time() - (UNUSED_DAYS + 1) * 86_400
+    for key in ("old", "asked"):
+        os.utime(store.folder / key / MANIFEST, (long_ago, long_ago))
+    assert store.find("asked") is not None
+    make(store, "another")
+    assert [key for key in ("old", "asked", "new", "another") if store.has(key)] == ["asked", "new", "another"]
 
 
 def test_the_key_follows_every_input_and_nothing_else() -> None:
