@@ -120,4 +120,5 @@ def place_of(cell: Cell, wave: Sequence[Cell], boards: Mapping[str, Board], *, v
     nodes = tuple((c.boards[0], address_of(boards[c.boards[0]])) for c in wave if c.role == NODE)
     load = next(c.boards[0] for c in wave if c.role == LOAD)
     board = cell.boards[0]
-    return Place(cell.role, board, address_of(boards[board]), nodes, address_of(boards[load]), virtual)
+    addresses = address_of(boards[board]), nodes, address_of(boards[load])
+    return Place(cell.role, board, *addresses, virtual, cell.repetition)

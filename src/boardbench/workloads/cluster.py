@@ -16,7 +16,8 @@ LOAD, NODE = "load", "node"
 class Place:
     """Where one cell of a wave stands: its role and board, and the addresses of all, as the boards reach each other.
 
-    `nodes`: (board, address) of each board under test, in order. `virtual`: the boards are virtual ones.
+    `nodes`: (board, address) of each board under test, in order. `virtual`: the boards are virtual ones. `repetition`:
+    1 is the first; what chance decides in a run is the same for all arms of a repetition, and new in the next.
     """
 
     role: str
@@ -25,6 +26,7 @@ class Place:
     nodes: tuple[tuple[str, str], ...]
     load_address: str
     virtual: bool
+    repetition: int = 1
 
 
 @runtime_checkable

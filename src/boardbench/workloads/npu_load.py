@@ -32,6 +32,8 @@ REPORT, REQUESTS, NODE_RAW = "load.json", "requests.columns", "node.jsonl"
 PROGRAM = script("npu-run", "main.py")
 UNIT = "inferences"
 ASSEMBLY_S = 20.0
+FIRST_SEED = 42
+"""Of the first repetition, as the rig's load generator had it."""
 POLICIES = {name.replace("-", ""): name for name in ("round-robin", "least-queue", "ect")}
 """Levels of a factor have no hyphens."""
 _MS = {"ms": 1.0, "s": 0.001}
@@ -87,6 +89,7 @@ class NpuLoad:
             PYTHON, "-IS", PROGRAM, place.role,
             "--out", f"{run_folder(run)}/workload",
             "--bell", bell,
+            "--seed", str(FIRST_SEED + place.repetition - 1),
             "--model", str(options.get("model", "yolov8n")),
             "--duration-s", _seconds(durations.duration_s),
             "--interval-s", _seconds(durations.interval_s),

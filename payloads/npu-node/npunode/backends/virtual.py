@@ -72,7 +72,12 @@ class Virtual(Backend):
         self._cpu = Station(int(self._constants["cpu_servers"]))
         self._connections = {}
         self._worker_free_at = [0.0] * self._workers
-        self._random = random.Random(f"{backend['seed']} {settings['node']['id']}")
+        # A stream of chance for each station: with one seed the NPU's n-th time is the same whatever came between, so
+        # that arms which share a seed differ by what they do and not by their luck.
+        self._chance = {
+            station: random.Random(f"{backend['seed']} {settings['node']['id']} {station}")
+            for station in ("connection", "delay", "driver", "npu")
+        }
         self._clocks = self._load = None
         self._served = 0
         self._told = (0.0, 0)
@@ -127,8 +132,9 @@ class Virtual(Backend):
         """The model's CPU and NPU percent; None when no time passes in it."""
         return None if self._zero_time else tuple(100.0 * share for share in self._shares)
 
-    def _draw(self, mean_ms, shape):
-        return self._random.gammavariate(shape, mean_ms / shape) / 1000
+    def _draw(self, station, mean_ms):
+        shape = self._constants[station + "_shape"]
+        return self._chance[station].gammavariate(shape, mean_ms / shape) / 1000
 
     async def _until(self, at_s):
         left_s = at_s - time.monotonic()
@@ -139,11 +145,11 @@ class Virtual(Backend):
         """When half of a request's time on its connection ends, which carries one at a time."""
         constants = self._constants
         mean_ms = constants["connection_fixed_ms"] + constants["connection_cpu_ms"] / self._clocks.cpu_share
-        return visit.connection.serve(visit.at_s, self._draw(mean_ms / 2, constants["connection_shape"]))
+        return visit.connection.serve(visit.at_s, self._draw("connection", mean_ms / 2))
 
     def _on_the_way(self):
         """Half of a request's time that needs no server: requests pass each other there."""
-        return self._draw(self._constants["delay_ms"] / 2, self._constants["delay_shape"])
+        return self._draw("delay", self._constants["delay_ms"] / 2)
 
     async def received(self, peer):
         """Spends the time that the board needs to take the request in; `peer` None: not over the network."""
@@ -169,12 +175,12 @@ class Virtual(Backend):
         constants = self._constants
         began = max(visit.at_s, self._worker_free_at[worker])
         driver_ms = constants["driver_fixed_ms"] + constants["driver_cpu_ms"] / self._clocks.cpu_share
-        ready = self._cpu.serve(began, self._draw(driver_ms, constants["driver_shape"]))
+        ready = self._cpu.serve(began, self._draw("driver", driver_ms))
         # In order of the model's time, not of the call: the NPU takes whoever is ready first.
         await self._until(ready)
         factor = 1.0 if visit.connection is None else constants["npu_network_factor"]
         npu_ms = constants["npu_ms"] * factor / self._clocks.npu_share
-        ended = self._npu.serve(ready, self._draw(npu_ms, constants["npu_shape"]))
+        ended = self._npu.serve(ready, self._draw("npu", npu_ms))
         await self._until(ended)
         visit.at_s = self._worker_free_at[worker] = ended
         return Inference(
