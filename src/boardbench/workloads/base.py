@@ -179,13 +179,15 @@ class Traits:
       matrix's duration is the longest that it may take;
     - `cold_files`: from the options, files on the board whose pages must be cold at the start, beside the payload's;
     - `board_options`: option -> variable of the inventory that gives its value where the matrix does not;
-    - `figures`: name of a figure of its own -> unit -> what the base unit is multiplied by.
+    - `figures`: name of a figure of its own -> unit -> what the base unit is multiplied by;
+    - `level_words`: option -> how a factor's levels call its values, where those have hyphens or are no words.
     """
 
     ends_by_work: bool = False
     cold_files: Callable[[Mapping[str, object]], tuple[str, ...]] = field(default=lambda _: ())
     board_options: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    level_words: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 class Workload(Protocol):

@@ -34,8 +34,10 @@ UNIT = "inferences"
 ASSEMBLY_S = 20.0
 FIRST_SEED = 42
 """Of the first repetition, as the rig's load generator had it."""
-POLICIES = {name.replace("-", ""): name for name in ("round-robin", "least-queue", "ect")}
-"""Levels of a factor have no hyphens."""
+LEVEL_WORDS: Mapping[str, Mapping[str, object]] = {
+    "policy": {name.replace("-", ""): name for name in ("round-robin", "least-queue", "ect")},
+    "stale": {"fresh": False, "stale": True},
+}
 _MS = {"ms": 1.0, "s": 0.001}
 _LATENCIES = ("p50", "p95", "p99", "mean", "max")
 FIGURES: Mapping[str, Mapping[str, float]] = {
@@ -59,7 +61,7 @@ class NpuLoad:
     )
     raw_files: tuple[str, ...] = (REPORT, REQUESTS)
     concurrency_option: str | None = "concurrency_per_node"
-    traits: Traits = Traits(figures=FIGURES)
+    traits: Traits = Traits(figures=FIGURES, level_words=LEVEL_WORDS)
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """A part of it alone is no load."""
@@ -115,14 +117,13 @@ class NpuLoad:
 
 
 def _load_part(place: Place, options: Mapping[str, Any], durations: Durations) -> list[str]:
-    policy = str(options.get("policy", "round-robin"))
     per_node = int(options.get("concurrency_per_node", 12))
     argv = [
         "--address", place.address,
         "--nodes", ",".join(name for name, _ in place.nodes),
         "--concurrency", str(per_node * len(place.nodes)),
         "--node-connections", str(options.get("node_connections", 2)),
-        "--policy", POLICIES.get(policy, policy),
+        "--policy", str(options.get("policy", "round-robin")),
         "--warmup", str(options.get("warmup", 5)),
         "--lead-s", _seconds(durations.lead_s),
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from boardbench.workloads.base import Durations
 from boardbench.workloads.registry import workload
 
 PROJECT = Path(__file__).parents[3]
-OURS = ("scale-out", "operating-point", "cluster-thermal", "cluster-ladder", "policy-ab", "soak")
+OURS = ("scale-out", "operating-point", "cluster-thermal", "cluster-ladder", "policy-ab", "failover", "herding", "soak")
 KINDS = {"jetson": "jetson-orin-nano", "king": "nanopi-r76s", "queen": "nanopi-r76s", "jack": "nanopi-r76s"}
 
 
@@ -135,6 +135,32 @@ def test_a_matrix_that_mixes_the_two_forms_is_told_so(tmp_path: Path, old: str, 
     text = (PROJECT / "playbooks" / "matrices" / "scale-out.yml").read_text()
     path = tmp_path / "m.yml"
     path.write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError, match=said):
+        load_matrix(path)
+
+
+def test_levels_call_an_options_values_by_words_without_hyphens() -> None:
+    assert [arm.options for arm in plan_of("herding").arms] == [{"stale": False}, {"stale": True}]
+    policies = [arm.options["policy"] for arm in plan_of("policy-ab").arms]
+    assert policies == ["round-robin", "least-queue", "ect"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "roundrobin",
+            "roundrobn",
+            r"m\.yml:\d+: option 'policy' cannot be 'roundrobn'; levels for it: roundrobin, leastq",
+        ),
+        ("policy: {kind", "polcy: {kind", r"m\.yml:\d+: workloads have no option 'polcy'; did you mean 'policy'"),
+        ("policy: {kind", "workers: {kind", "option 'workers' cannot be 'roundrobin'"),
+    ],
+)
+def test_a_level_that_its_option_cannot_be_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    text = (PROJECT / "playbooks" / "matrices" / "policy-ab.yml").read_text()
+    path = tmp_path / "m.yml"
+    path.write_text(text.replace(old, new))
     with pytest.raises(InputError, match=said):
         load_matrix(path)
 
