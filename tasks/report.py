@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from invoke import Context
 
@@ -74,13 +73,9 @@ def _page(folder: Path, form: str, out: str, svg: str) -> None:
 
 
 def _json(folder: Path, out: str) -> None:
-    from boardbench.imports.stored import is_imported
-    from boardbench.report.cluster_tables import as_json, cluster_figures
     from boardbench.report.page.pages import document_of
 
-    document: dict[str, Any] = document_of(folder)
-    if not is_imported(folder) and (cluster := cluster_figures(folder)):
-        document["cluster"] = as_json(cluster)
+    document = document_of(folder)
     if out and out != "-":
         import json as format_of
 
@@ -98,12 +93,13 @@ def _terminal(folder: Path) -> None:
         print_import(load(folder))
         return
     from boardbench.report.campaign_report import load_report
-    from boardbench.report.cluster_tables import cluster_figures, tables
-    from boardbench.report.tables import plain_console, print_report
+    from boardbench.report.cluster import cluster_of
+    from boardbench.report.cluster_tables import for_terminal, tables
+    from boardbench.report.tables import print_report, print_table
 
     print_report(load_report(folder))
-    for table in tables(cluster_figures(folder)):
-        plain_console().print(table)
+    for table in tables(cluster_of(folder).arms):
+        print_table(for_terminal(table))
 
 
 def _write(text: str, folder: Path, ending: str, out: str) -> None:

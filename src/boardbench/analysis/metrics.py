@@ -17,7 +17,7 @@ class Source:
     read: Callable[[Throughput | None, Heat | None], float | None]
 
 
-def _rate(pick: Callable[[Throughput], float]) -> Callable[[Throughput | None, Heat | None], float | None]:
+def _rate(pick: Callable[[Throughput], float | None]) -> Callable[[Throughput | None, Heat | None], float | None]:
     return lambda rate, _: None if rate is None else pick(rate)
 
 
@@ -30,7 +30,7 @@ SOURCES: Mapping[str, Source] = {
     "first": Source("rate of the first interval", {}, _rate(lambda rate: rate.first_per_s)),
     "peak": Source("rate of the best interval", {}, _rate(lambda rate: rate.peak_per_s)),
     "steady": Source("mean rate of the last third of the intervals", {}, _rate(lambda rate: rate.steady_per_s)),
-    "loss": Source("loss from peak to steady", {"percent": 1.0}, _rate(lambda rate: rate.degradation_percent)),
+    "loss": Source("loss from best level to steady", {"percent": 1.0}, _rate(lambda rate: rate.degradation_percent)),
     "max-temperature": Source(
         "highest chip temperature inside the load window", {"degC": 1.0}, _heat(lambda hot: hot.soc_max_celsius)
     ),

@@ -17,6 +17,7 @@ from scipy import stats
 
 from boardbench.analysis.changepoint import ChangePoint, change_points
 from boardbench.analysis.estimates import LEVEL, Estimate, Figure, Interval, Unknown
+from boardbench.analysis.loss import best_level, loss_percent
 from boardbench.analysis.trend import (
     FALLING,
     NO_TREND,
@@ -173,8 +174,7 @@ def _peak_level(found: Array, unit: str, level: float, lag1: float) -> Estimate:
 
     The best of many is too high by chance: its interval reaches down by the expected excess of the best of n / 3.
     """
-    medians = np.median(np.lib.stride_tricks.sliding_window_view(found, 3), axis=1)
-    top = float(medians.max())
+    top = best_level(found.tolist())
     steps = np.diff(found)
     noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / (2 * (1 - lag1)) ** 0.5
     # 1.16: a median of three is that much noisier than their mean; the rest: correlated neighbours average out less.
@@ -187,7 +187,9 @@ def _peak_level(found: Array, unit: str, level: float, lag1: float) -> Estimate:
 
 def _degradation(peak: Estimate, tail: Estimate, level: float) -> Figure:
     """1 - tail / peak in percent; the interval joins the errors of both ends."""
-    ratio = tail.value / peak.value
+    ratio, lost = tail.value / peak.value, loss_percent(tail.value, peak.value)
+    if lost is None:
+        return Unknown("the peak is not above 0")
     if peak.interval is None or tail.interval is None:
         return Unknown("the peak or the tail has no interval")
     up = tail.interval.high - tail.value
@@ -196,8 +198,8 @@ def _degradation(peak: Estimate, tail: Estimate, level: float) -> Figure:
         return Unknown("the peak is not above its noise")
     toward = ratio * float(np.hypot(up / tail.value, (peak.value - worst_peak) / peak.value))
     away = ratio * float(np.hypot(up / tail.value, (best_peak - peak.value) / peak.value))
-    ends = Interval(100 * (1 - ratio - toward), 100 * (1 - ratio + away), level, "errors of peak and tail joined")
-    return Estimate(100 * (1 - ratio), "percent", tail.n, "1 - tail level / peak level", ends)
+    ends = Interval(lost - 100 * toward, lost + 100 * away, level, "errors of peak and tail joined")
+    return Estimate(lost, "percent", tail.n, "1 - tail level / peak level", ends)
 
 
 def _one(value: float, unit: str, method: str) -> Estimate:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from boardbench.analysis.estimates import Unknown
+from boardbench.analysis.loss import best_level, loss_percent
 from boardbench.analysis.rig_definition import rig_figures
 
 
@@ -38,14 +39,18 @@ class RateInterval:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Rates per wall second. Steady = mean of the last third of the intervals, peak = best interval."""
+    """Rates per wall second. Steady = mean of the last third of the intervals, peak = best interval.
+
+    `degradation_percent`: the loss, how far steady is below the best level (`analysis.loss`), not below the peak; None
+    where no rate is above 0.
+    """
 
     intervals: int
     first_per_s: float
     peak_per_s: float
     steady_per_s: float
     steady_stdev_per_s: float | None
-    degradation_percent: float
+    degradation_percent: float | None
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Heat:
 
 
 def throughput(intervals: Sequence[RateInterval]) -> Throughput | None:
-    """First, peak and steady rate of a run, and the loss from peak to steady in percent.
+    """First, peak and steady rate of a run, and the loss from its best level to steady in percent.
 
     Steady is the mean of the last third (n // 3, at least one) of the intervals: the definition that the published
     figures of this kind of rig use. It does not prove that the rate has stopped falling. No intervals: `None`.
@@ -81,7 +86,7 @@ def throughput(intervals: Sequence[RateInterval]) -> Throughput | None:
         peak_per_s=found.peak,
         steady_per_s=found.steady,
         steady_stdev_per_s=found.steady_stdev,
-        degradation_percent=found.loss_percent or 0.0,
+        degradation_percent=loss_percent(found.steady, best_level(rates)),
     )
 
 

@@ -107,6 +107,7 @@ class CampaignReport:
             "load": self.load_label or "sustained",
             "rate_unit": f"{self.rate_unit}/s",
             "steady_is": "mean of the last third of the intervals",
+            "degradation_is": "1 - steady / best median of three neighbouring intervals (fewer than three: the peak)",
             "boards": boards,
             "arms": {arm: {"steady_spread_ratio": ratio} for arm, ratio in self.spreads.items()},
             "counts": dict(self.counts),

@@ -1,154 +1,138 @@
-"""The tables of a campaign that loaded a cluster: scaling, tails, nodes, stages. Only valid runs are in them."""
+"""The tables of a campaign that loaded a cluster: scaling, nodes, tails, stages. One source for all forms of report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as Grid
 
-from boardbench.analysis.cluster_load import PERCENTILES, ArmLoad, LoadRun, arms_of
-from boardbench.analysis.estimates import Estimate, Unknown
-from boardbench.errors import InputError
+from boardbench.analysis.cluster_load import PERCENTILES, ArmLoad
+from boardbench.analysis.estimates import Figure, Unknown
+from boardbench.analysis.percentiles import RunLevel
+from boardbench.report.cluster import NO_DIRECT, NOT_MEASURED, value_of
+from boardbench.report.page.model import Cell, Table
 from boardbench.report.tables import plain_table
-from boardbench.results import requests, store
-from boardbench.results.verdict import whole_run
-from boardbench.workloads.cluster import LOAD
-from boardbench.workloads.npu_load import REPORT, REQUESTS
 
-NOT_MEASURED = "not measured"
+TOO_FEW = "too few"
+STAGES_WIDTH = 90
+"""Characters beside the names of the stages."""
 
 
-def cluster_figures(campaign: Path) -> tuple[ArmLoad, ...]:
-    """The arms of a campaign's valid runs; none for a campaign without a cluster."""
-    plan: dict[str, Any] = store.read_object(campaign / "plan.json")
-    runs = []
-    for cell in plan["cells"]:
-        if cell.get("role") != LOAD:
-            continue
-        for attempt in sorted((campaign / "cells" / cell["name"]).glob("attempt-*"), reverse=True):
-            run = whole_run(attempt) if not attempt.name.endswith(".partial") else None
-            if run is not None and run["valid"]:
-                runs.append(_run(attempt / "workload", cell["arm"]))
-                break
-    direct = plan["workload"]["options"].get("direct_per_s")
-    return arms_of(runs, float(direct) if direct is not None else None)
+def tables(arms: Sequence[ArmLoad]) -> tuple[Table, ...]:
+    """Rate with scaling, nodes, tails, and the stages of a request; none without an arm."""
+    return (_scaling(arms), _nodes(arms), _tails(arms), *map(_stages, _abreast(arms))) if arms else ()
 
 
-def _run(folder: Path, arm: str) -> LoadRun:
-    data: dict[str, Any] = store.read_object(folder / REPORT)
-    table = requests.read(folder / REQUESTS)
-    summary, law = data["summary"], data.get("littles_law")
-    latency = summary["latency"]
-    if latency is None or law is None:
-        raise InputError("a run that counts has no latency", where=str(folder / REPORT))
-    nodes = summary["per_node"]
-    return LoadRun(
-        arm=arm,
-        nodes={node["node_id"]: node["count"] for node in nodes},
-        node_p50_ms={node["node_id"]: node["latency"]["p50"] / 1000 for node in nodes},
-        rate_per_s=summary["throughput"],
-        under_way=data["conditions"]["concurrency"],
-        mean_latency_ms=1000 * law["mean_latency_s"],
-        latencies_ms=table.latency_ms[table.good].tolist(),
-        percentiles_ms={p: latency[f"p{p:g}"] / 1000 for p in PERCENTILES},
-        stages={name: _stage(found) for name, found in data["stages"].items()},
-    )
+def for_terminal(table: Table) -> Grid:
+    """A table as the terminal shows it: without its notes, for which a page has the room."""
+    grid = plain_table(table.caption, *table.columns, numeric=[table.columns[at] for at in table.numeric])
+    for row in table.rows:
+        grid.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
+    return grid
 
 
-def _stage(found: Any) -> float | str:
-    return found["p50"] / 1000 if isinstance(found, Mapping) else str(found or NOT_MEASURED)
+def _number(value: float | None, digits: int = 1) -> Cell:
+    return None if value is None else f"{value:.{digits}f}"
 
 
-def as_json(arms: tuple[ArmLoad, ...]) -> list[dict[str, object]]:
-    """The figures by name with units; what is not known is `{"missing": why}`."""
-    return [
-        {
-            "arm": arm.arm,
-            "runs": arm.runs,
-            "nodes_answered": arm.nodes,
-            "inferences_per_s": arm.rate_per_s,
-            "inferences_per_s_stdev": arm.rate_stdev_per_s,
-            "scaling": None
-            if arm.speedup is None
-            else {"against": arm.against, "speedup": arm.speedup, "efficiency": arm.efficiency},
-            "latency_pooled_ms": {f"p{p:g}": _value(arm.pooled[p]) for p in PERCENTILES},
-            "latency_run_level_mean_ms": {f"p{p:g}": _value(arm.per_run[p]) for p in PERCENTILES},
-            "shares": dict(arm.shares),
-            "node_p50_spread": arm.node_spread,
-            "littles_law_departure": arm.law,
-            "residual_to_direct": {"missing": "no direct rate is given"} if arm.residual is None else arm.residual,
-            "stage_p50_ms": {
-                name: value if not isinstance(value, str) else {"missing": value}
-                for name, value in arm.stages_ms.items()
-            },
-        }
-        for arm in arms
-    ]
+def _percent(value: float | None, sign: str = "") -> Cell:
+    return None if value is None else f"{100 * value:{sign}.1f}%"
 
 
-def _value(figure: Any) -> object:
-    if isinstance(figure, Unknown):
-        return {"missing": figure.why}
-    return figure.value if isinstance(figure, Estimate) else figure.mean
-
-
-def _number(value: float | None, digits: int = 1, sign: bool = False) -> str:
-    return "-" if value is None else f"{value:{'+' if sign else ''}.{digits}f}"
-
-
-def tables(arms: tuple[ArmLoad, ...]) -> list[Table]:
-    """Four tables: rate with scaling, nodes, tails, and the stages of a request."""
-    return [_scaling(arms), _nodes(arms), _tails(arms), _stages(arms)] if arms else []
-
-
-def _scaling(arms: tuple[ArmLoad, ...]) -> Table:
-    numeric = ("runs", "nodes", "inf/s", "SD", "speed-up", "efficiency", "law", "residual")
+def _scaling(arms: Sequence[ArmLoad]) -> Table:
     against = next((arm.against for arm in arms if arm.against), None)
-    title = "cluster: rate over valid runs" + (f", scaling against {against}" if against else "")
-    table = plain_table(title, "arm", *numeric, numeric=numeric)
-    for arm in arms:
-        table.add_row(
-            escape(arm.arm), str(arm.runs), str(arm.nodes), _number(arm.rate_per_s), _number(arm.rate_stdev_per_s),
-            _number(arm.speedup, 2), "-" if arm.efficiency is None else f"{100 * arm.efficiency:.1f}%",
-            "-" if arm.law is None else f"{100 * arm.law:+.1f}%",
-            NOT_MEASURED if arm.residual is None else f"{100 * arm.residual:.1f}%",
-        )  # fmt: skip
-    return table
+    rows = tuple(
+        (
+            arm.arm, str(arm.runs), str(arm.nodes), _number(arm.rate_per_s), _number(arm.rate_stdev_per_s),
+            _number(arm.speedup, 2), _percent(arm.efficiency), _percent(arm.law, "+"),
+            NOT_MEASURED if arm.residual is None else _percent(arm.residual),
+        )
+        for arm in arms
+    )  # fmt: skip
+    notes = [
+        "inf/s: inferences that succeeded over the whole load by its length, mean over valid runs; SD: sample "
+        "deviation over runs. Nodes: those that answered.",
+        f"Speed-up: rate over that of {against}; efficiency: speed-up over how many times its nodes."
+        if against
+        else "No speed-up: all arms have as many nodes.",
+        "Little's law: rate x mean latency over the requests under way, less 1.",
+    ]
+    residual = "Residual: share of a node's direct rate that is lost on the way"
+    notes.append(
+        f"{residual}; {NOT_MEASURED}: {NO_DIRECT}." if any(a.residual is None for a in arms) else f"{residual}."
+    )
+    return Table(
+        ("arm", "runs", "nodes", "inf/s", "SD", "speed-up", "efficiency", "Little's\nlaw", "residual\nto direct"),
+        rows, frozenset(range(1, 9)), tuple(notes),
+        "cluster: rate over valid runs" + (f", scaling against {against}" if against else ""),
+    )  # fmt: skip
 
 
-def _nodes(arms: tuple[ArmLoad, ...]) -> Table:
-    spread = "largest / smallest\np50 of a node"
-    table = plain_table("nodes: whose answers were counted", "arm", spread, "share of each node", numeric=(spread,))
-    for arm in arms:
-        shares = " ".join(f"{escape(name)} {100 * share:.1f}%" for name, share in arm.shares.items())
-        table.add_row(escape(arm.arm), _number(arm.node_spread, 2), shares)
-    return table
+def _nodes(arms: Sequence[ArmLoad]) -> Table:
+    rows = tuple(
+        (
+            arm.arm,
+            _number(arm.node_spread, 2),
+            " ".join(f"{name} {100 * share:.1f}%" for name, share in arm.shares.items()),
+        )
+        for arm in arms
+    )
+    return Table(
+        ("arm", "largest / smallest\np50 of a node", "share of each node"), rows, frozenset({1}),
+        ("Spread: mean over runs of the greatest over the least 50th percentile of a node's latency.",),
+        "nodes: whose answers were counted",
+    )  # fmt: skip
 
 
-def _tails(arms: tuple[ArmLoad, ...]) -> Table:
+def _tails(arms: Sequence[ArmLoad]) -> Table:
     pooled = [f"p{p:g} pooled\nms" for p in PERCENTILES]
     runs = [f"p{p:g} run-level\nmean, ms" for p in PERCENTILES]
-    table = plain_table("latency: of all requests pooled, and of runs (not the same)", "arm", *pooled, *runs,
-                        numeric=(*pooled, *runs))  # fmt: skip
+    rows = tuple(
+        (arm.arm, *(_tail(arm.pooled[p]) for p in PERCENTILES), *(_tail(arm.per_run[p]) for p in PERCENTILES))
+        for arm in arms
+    )
+    notes = [
+        "Pooled: nearest rank over all requests of all runs of an arm. Run-level: mean of what each run told for "
+        "itself; it reads low in the tail."
+    ]
+    figures = [figure for arm in arms for figure in (*arm.pooled.values(), *arm.per_run.values())]
+    notes += [f"{TOO_FEW}: {why}." for why in dict.fromkeys(f.why for f in figures if isinstance(f, Unknown))]
+    return Table(
+        ("arm", *pooled, *runs), rows, frozenset(range(1, 1 + 2 * len(PERCENTILES))), tuple(notes),
+        "latency: of all requests pooled, and of runs (not the same)",
+    )  # fmt: skip
+
+
+def _tail(figure: Figure | RunLevel) -> Cell:
+    return TOO_FEW if isinstance(figure, Unknown) else _number(value_of(figure))
+
+
+def _abreast(arms: Sequence[ArmLoad]) -> list[list[ArmLoad]]:
+    """The arms in groups whose columns stand side by side on a terminal of usual width."""
+    found: list[list[ArmLoad]] = [[]]
+    left = STAGES_WIDTH
     for arm in arms:
-        cells = [_cell(arm.pooled[p]) for p in PERCENTILES] + [_cell(arm.per_run[p]) for p in PERCENTILES]
-        table.add_row(escape(arm.arm), *cells)
-    return table
+        needed = max(len(NOT_MEASURED), len(arm.arm)) + 3
+        if found[-1] and needed > left:
+            found.append([])
+            left = STAGES_WIDTH
+        found[-1].append(arm)
+        left -= needed
+    return found
 
 
-def _cell(figure: Any) -> str:
-    value = _value(figure)
-    return f"{value:.1f}" if isinstance(value, int | float) else "too few"
-
-
-def _stages(arms: tuple[ArmLoad, ...]) -> Table:
+def _stages(arms: Sequence[ArmLoad]) -> Table:
     names = list(dict.fromkeys(name for arm in arms for name in arm.stages_ms))
-    table = plain_table("stages of a request: mean over runs of p50, ms", "stage", *(escape(arm.arm) for arm in arms))
+    rows: list[tuple[Cell, ...]] = []
+    why: dict[str, list[str]] = {}
     for name in names:
         cells = [arm.stages_ms.get(name, NOT_MEASURED) for arm in arms]
-        # Why not stands in `report --json`: here it would push the numbers out.
-        table.add_row(name, *(f"{cell:.2f}" if isinstance(cell, int | float) else NOT_MEASURED for cell in cells))
-    return table
+        rows.append((name, *(f"{cell:.2f}" if not isinstance(cell, str) else NOT_MEASURED for cell in cells)))
+        for text in dict.fromkeys(cell for cell in cells if isinstance(cell, str) and cell != NOT_MEASURED):
+            why.setdefault(text, []).append(name)
+    return Table(
+        ("stage", *(arm.arm for arm in arms)), tuple(rows), frozenset(range(1, 1 + len(arms))),
+        tuple(f"{', '.join(mine)}: {text}." for text, mine in why.items()),
+        "stages of a request: mean over runs of p50, ms",
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 from boardbench.analysis.thermal import Heat, Throughput
 from boardbench.imports import stored as imports
 from boardbench.report.campaign_report import load_report
+from boardbench.report.cluster import cluster_of, columns_of
 from boardbench.results.figures import Figures
 
 FIGURES = (
@@ -40,9 +41,11 @@ def _native(folder: Path) -> str:
 
     report = load_report(folder, look)
     plan_cells: Sequence[Mapping[str, Any]] = _plan_cells(folder)
+    cluster = columns_of(cluster_of(folder))
+    more = dict.fromkeys(name for row in cluster.values() for name in row)
     names = [f"factor_{name}" for name in factors]
     head = ["campaign", "matrix", "virtual", "time_scale", "cell", "board", "arm", "repetition", "attempt", "valid",
-            "missing_why", "invalid_reasons", "unit", *names, *FIGURES]  # fmt: skip
+            "missing_why", "invalid_reasons", "unit", *names, *FIGURES, *more]  # fmt: skip
     missing = {(cell.board, cell.arm): cell.missing_why for cell in report.cells}
     table = []
     for cell in plan_cells:
@@ -53,6 +56,7 @@ def _native(folder: Path) -> str:
             "campaign": report.name, "matrix": report.matrix, "virtual": _word(report.virtual),
             "time_scale": report.time_scale, "cell": cell["name"], "board": board, "arm": cell["arm"],
             "repetition": cell["repetition"], "missing_why": None if found else why, "valid": _word(False), **found,
+            **cluster.get(str(cell["name"]), {}),
         })  # fmt: skip
     return _text(head, table)
 

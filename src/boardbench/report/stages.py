@@ -29,7 +29,8 @@ class Stage:
     """An arm on a board. Figures in base units (tokens/s, s, bytes, share); None where none of its runs has one.
 
     `text_equal`: whether all its runs answered as the baseline did. `gpu_hz`: the clock at
-    which the GPU stood most of the time, and the share of the log's rows inside the load.
+    which the GPU stood most of the time, and the share of the log's rows inside the load. `floor_not_acting`: why the
+    floor did nothing; `cache_idle`: why a cache had nothing to serve that was to have nothing; else empty.
     """
 
     board: str
@@ -44,6 +45,7 @@ class Stage:
     read_from: str
     limited: bool | None
     floor_not_acting: str
+    cache_idle: str
 
     def as_json(self) -> dict[str, object]:
         """The stage by name with units; null where there is no figure."""
@@ -67,6 +69,7 @@ class Stage:
             "gpu_clock_share": None if clock is None else clock[1],
             "memory_limit_in_force": self.limited,
             "gpu_floor_not_acting": self.floor_not_acting or None,
+            "expert_cache_idle": self.cache_idle or None,
         }
 
 
@@ -115,7 +118,9 @@ def _stage(
     by_device = any(run.samples.figures["read-device"].value is not None for run in good)
     evidence = [entry for run in mine for entry in runs[run.run][0]["evidence"]]
     limits = [entry["ok"] for entry in evidence if entry["gate"] == "limits"]
-    floors = [entry["saw"].get("GPU floor", {}) for entry in evidence if entry["gate"] == "arm-effect"]
+    effects = [entry["saw"] for entry in evidence if entry["gate"] == "arm-effect"]
+    floors = [saw.get("GPU floor", {}) for saw in effects]
+    caches = [saw.get("expert cache", {}) for saw in effects]
     return Stage(
         board=board,
         arm=arm,
@@ -129,6 +134,7 @@ def _stage(
         read_from="block device" if by_device else "server process",
         limited=all(limits) if limits else None,
         floor_not_acting=next((str(saw["not_acting"]) for saw in floors if "not_acting" in saw), ""),
+        cache_idle=next((str(saw["cache_says"]) for saw in caches if "cache_says" in saw), ""),
     )
 
 
@@ -203,6 +209,9 @@ def stage_notes(stages: Sequence[Stage], virtual: bool) -> list[str]:
     for why in dict.fromkeys(stage.floor_not_acting for stage in stages if stage.floor_not_acting):
         arms = ", ".join(stage.arm for stage in stages if stage.floor_not_acting == why)
         lines.append(f"the floor did not act in {arms}: {why}")
+    for stage in stages:
+        if stage.cache_idle:
+            lines.append(f"the expert cache of {stage.arm} had nothing to serve: {stage.cache_idle}")
     if virtual:
         lines.append("a virtual board has no GPU that could become faster: its floor shows in the clock only")
     return lines

@@ -215,7 +215,8 @@ def _print_figures(console: Console, report: CampaignReport) -> None:
         return
     console.print(report_table(report))
     console.print(
-        f"rates: {escape(report.rate_unit)} per second of the controller's clock; steady = mean of the last third"
+        f"rates: {escape(report.rate_unit)} per second of the controller's clock; steady = mean of the last third; "
+        "loss = from the best median of three neighbouring intervals to it"
     )
     for cell in report.cells:
         watts = cell.heat.power_max_watts if cell.heat else None

@@ -1,7 +1,7 @@
 """Many samples: Parquet, read by DuckDB in bounded memory, so that 100 million of them need no more than a few.
 
 Layouts (`what`): `requests` has `latency_ms DOUBLE, ok BOOLEAN`; `decode` has `mib_per_token, ms_per_token DOUBLE`; a
-missing value is NULL. A run's own files are `workload/requests.parquet` and `workload/decode.parquet`.
+missing value is NULL. Imports keep both so; a run's own file is `workload/decode.parquet` (its requests: `requests`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from boardbench.errors import InputError
 MEMORY = "1GB"
 THREADS = 2
 ROW_GROUP = 122_880
-REQUESTS, DECODE = "requests.parquet", "decode.parquet"
+DECODE = "decode.parquet"
 MOST_POINTS = 5000
 """So many points of a scatter are read; where there are more, evenly spread ones by their position in the file."""
 
@@ -113,18 +113,6 @@ def points_of(paths: Sequence[Path]) -> tuple[tuple[float, float], ...]:
             return tuple((float(x), float(y)) for x, y, _ in found.fetchall())
     except duckdb.Error as error:
         raise InputError(f"cannot be read as decode points: {_first(error)}", where=files[0]) from error
-
-
-def latencies(workload: Path, notes: list[str]) -> Sketch | None:
-    """The latencies of a run's own requests; None without the file. What cannot be read is a note."""
-    path = workload / REQUESTS
-    if not path.is_file():
-        return None
-    try:
-        return sketch_of([path])
-    except InputError as error:
-        notes.append(str(error))
-        return None
 
 
 def decode_points(workload: Path, notes: list[str]) -> tuple[tuple[float, float], ...]:

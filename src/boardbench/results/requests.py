@@ -1,4 +1,4 @@
-"""`requests.columns`: every request of a load, as arrays, and as Parquet for whoever queries it.
+"""`requests.columns`: every request of a load, as arrays, as a sketch, and as Parquet for whoever queries it.
 
 The board writes it without any library (payload npu-load, `columns.py`): a JSON line, then zlib-compressed columns.
 """
@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from boardbench.analysis.sketch import Sketch
 from boardbench.errors import InputError
+from boardbench.workloads.npu_load import REQUESTS
 
 FORMAT, VERSION = "boardbench-columns", 1
 GOOD = "NPF-0000"
@@ -76,6 +78,24 @@ def read(path: Path) -> Requests:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise InputError(f"is no table of requests: {error}", where=str(path)) from None
     return Requests(head["about"], columns, words)
+
+
+def latencies(workload: Path, notes: list[str]) -> Sketch | None:
+    """The latencies, ms, of a run's requests that succeeded; None without the file. What cannot be read is a note."""
+    path = workload / REQUESTS
+    if not path.is_file():
+        return None
+    sketch = Sketch()
+    try:
+        table = read(path)
+        sketch.add(table.latency_ms[table.good])
+    except InputError as error:
+        notes.append(str(error))
+        return None
+    except ValueError as error:
+        notes.append(f"{path}: {error}")
+        return None
+    return sketch
 
 
 def write_parquet(table: Requests, run: str, board: str, path: Path) -> None:

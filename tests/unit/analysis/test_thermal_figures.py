@@ -17,12 +17,18 @@ def sample(
     return ThermalSample(at, soc, cur, cap, 950e6)
 
 
-def test_steady_is_the_mean_of_the_last_third_and_the_loss_is_from_the_peak() -> None:
+def test_steady_is_the_mean_of_the_last_third_and_the_loss_is_from_the_best_median_of_three() -> None:
     figures = throughput(intervals(95, 100, 98, 90, 81, 79))
     assert figures is not None
     assert (figures.first_per_s, figures.peak_per_s, figures.steady_per_s) == (95, 100, 80)
-    assert figures.degradation_percent == pytest.approx(20.0)
+    assert figures.degradation_percent == pytest.approx(100 * (1 - 80 / 98))
     assert figures.steady_stdev_per_s == pytest.approx(2**0.5)
+
+
+def test_without_a_rate_above_zero_there_is_no_loss_rather_than_none_lost() -> None:
+    figures = throughput(intervals(0, 0, 0, 0))
+    assert figures is not None
+    assert figures.degradation_percent is None
 
 
 def test_no_interval_is_no_figure_rather_than_zero() -> None:

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from boardbench.analysis.cluster_load import LoadRun, arms_of
-from boardbench.report.cluster_tables import tables
+from boardbench.report.cluster_tables import for_terminal, tables
 
 
 def run(arm: str, *nodes: str) -> LoadRun:
@@ -27,9 +27,9 @@ def run(arm: str, *nodes: str) -> LoadRun:
 
 def shown(*runs: LoadRun) -> str:
     out = io.StringIO()
-    console = Console(file=out, width=100)
+    console = Console(file=out, width=118)
     for table in tables(arms_of(runs, None)):
-        console.print(table)
+        console.print(for_terminal(table))
     return out.getvalue()
 
 
@@ -49,5 +49,20 @@ def test_a_stage_that_was_not_measured_has_no_number() -> None:
     assert row == ["decode", "not", "measured"]
 
 
+def test_many_arms_stand_in_several_tables_rather_than_in_columns_that_are_cut() -> None:
+    names = [f"conn{conn}-c{under_way}" for conn in (1, 2, 4) for under_way in (8, 12, 16, 24)]
+    text = shown(*(run(name, "king") for name in names))
+    assert "\u2026" not in text
+    rows = [line.split() for line in text.splitlines() if line.startswith(" inference")]
+    assert len(rows) > 1
+    assert [cell for row in rows for cell in row[1:]] == ["170.25"] * 12
+    heads = [line.split()[1:] for line in text.splitlines() if line.startswith(" stage ")]
+    assert [name for head in heads for name in head] == names
+
+
+def test_words_of_a_board_are_never_markup() -> None:
+    assert "[bold]king 100.0%" in shown(run("nodes1", "[bold]king"))
+
+
 def test_without_a_cluster_there_is_no_table() -> None:
-    assert tables(()) == []
+    assert tables(()) == ()

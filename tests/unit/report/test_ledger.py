@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from boardbench.errors import InputError
+from boardbench.locations import cache_dir, ledger_dir
 from boardbench.report.ledger_page import counts, ledger_page, main_figures
 from boardbench.report.ledger_table import print_ledger
 from boardbench.report.page import html, markdown
@@ -19,8 +20,7 @@ from .made_campaign import Wanted, make
 
 
 @pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def results(tmp_path: Path) -> Path:
     folder = tmp_path / "results"
     make(folder, Wanted(campaign="20261130T152429Z-00000001", duration_s=120, repeats=3))
     make(folder, Wanted(campaign="20261130T152429Z-00000002", duration_s=60, repeats=3, virtual=True))
@@ -123,7 +123,7 @@ def test_a_ledger_that_cannot_be_read_is_told_not_replaced(tmp_path: Path) -> No
         ledger_versions.last(path)
 
 
-def test_figures_are_asked_once_and_again_when_the_cache_is_gone(results: Path, tmp_path: Path) -> None:
+def test_figures_are_asked_once_and_again_when_the_cache_is_gone(results: Path) -> None:
     asked: list[Path] = []
 
     def figures(folder: Path) -> Sequence[str]:
@@ -133,6 +133,23 @@ def test_figures_are_asked_once_and_again_when_the_cache_is_gone(results: Path, 
     first = ledger.entries(results, figures)
     assert ledger.entries(results, figures) == first
     assert len(asked) == 1
-    shutil.rmtree(tmp_path / "cache")
+    shutil.rmtree(ledger_dir())
     assert ledger.entries(results, figures) == first
     assert len(asked) == 2
+
+
+def test_entries_are_kept_in_the_users_cache_unless_another_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("BOARDBENCH_LEDGER", "/elsewhere")
+    assert ledger_dir() == Path("/elsewhere")
+    monkeypatch.delenv("BOARDBENCH_LEDGER")
+    assert ledger_dir() == tmp_path / "boardbench" / "ledger"
+
+
+def test_no_test_writes_into_the_users_ledger(results: Path) -> None:
+    assert not ledger_dir().is_relative_to(cache_dir())
+    assert not ledger_dir().exists()
+    kept = {entry.campaign for entry in entries(results)}
+    assert {path.stem.partition("-")[2].partition("-")[2] for path in ledger_dir().iterdir()} == kept

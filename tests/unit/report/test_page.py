@@ -18,7 +18,7 @@ from boardbench.report.page.native import MOST_LINES, native_page
 from boardbench.report.page.other_charts import decode_chart, latency_chart
 from boardbench.report.page.style import DARK, LIGHT
 from boardbench.results import schema, store
-from boardbench.results.columns import REQUESTS, sketch_of, write
+from boardbench.results.columns import sketch_of, write
 
 from .made_campaign import Wanted, make
 
@@ -133,8 +133,9 @@ def test_every_chart_has_words_and_numbers_behind_it(page: Page) -> None:
 
 
 def test_every_chart_is_vega_lite_that_its_schema_accepts(page: Page, tmp_path: Path) -> None:
-    write(tmp_path / REQUESTS, {"latency_ms": [1.0 + at % 97 for at in range(2000)], "ok": [True] * 2000})
-    sketch = sketch_of([tmp_path / REQUESTS])
+    path = tmp_path / "samples.parquet"
+    write(path, {"latency_ms": [1.0 + at % 97 for at in range(2000)], "ok": [True] * 2000})
+    sketch = sketch_of([path])
     latency = latency_chart({"a": sketch}, {"king": {"a": sketch}})
     decode = decode_chart({"a": [(float(at), 193 + 0.64 * at + at % 3) for at in range(30)]})
     assert latency is not None

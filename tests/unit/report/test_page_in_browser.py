@@ -11,6 +11,7 @@ from boardbench.report.page import html
 from boardbench.report.page.native import native_page
 
 from . import browser as browsers
+from . import made_cluster
 from .made_campaign import Wanted, make
 
 pytestmark = pytest.mark.skipif(
@@ -60,6 +61,22 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browsers.Browser]:
     with browsers.browser(tmp_path_factory.mktemp("profile")) as found:
         yield found
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (800, "light"), (1400, "dark")])
+def test_a_cluster_is_drawn_whole_at(chromium: browsers.Browser, tmp_path: Path, width: int, scheme: str) -> None:
+    path = tmp_path / "cluster.html"
+    path.write_text(html.render(native_page(made_cluster.make(tmp_path))), encoding="utf-8")
+    chromium.size(width, scheme=scheme)
+    chromium.open(path)
+    assert chromium.value("document.querySelectorAll('#cluster .chart svg').length") == 2
+    assert chromium.complaints() == []
+    assert chromium.requests() == []
+    assert chromium.value("document.documentElement.scrollWidth") <= width
+    assert chromium.value(CLIPPED) == []
+    drawn = chromium.value("[...document.querySelectorAll('#cluster svg text')].map(one => one.textContent)")
+    assert any("3.00 x" in text and "100.0 %" in text for text in drawn)
+    assert {"p99", "pooled", "mean of runs"} <= set(drawn)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

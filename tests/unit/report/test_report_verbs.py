@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from boardbench.locations import ledger_dir
+
 from .made_campaign import Wanted, make
 
 A, B = "20261130T152429Z-aaaaaaaa", "20261130T162429Z-bbbbbbbb"
@@ -74,6 +76,8 @@ def test_the_ledger_keeps_its_version_and_exits_1_for_damage(place: Path) -> Non
     assert done.returncode == 1
     assert "damaged" in done.stdout
     assert "version 2" in done.stdout
+    # The command that this test started wrote where the test's own ledger is, not into the user's.
+    assert {path.stem[-len(A) :] for path in ledger_dir().iterdir()} == {A, B}
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def conditions_table(runs: Sequence[RunView], report: CampaignReport) -> Table:
         tuple(rows),
         frozenset(range(2, len(SHORT) + 3)),
         (
-            f"{unit}; steady = mean of the last third of the intervals, loss = from peak to it (as published); "
-            "settled? = by steps and slope of the whole record.",
+            f"{unit}; steady = mean of the last third of the intervals, loss = from the best median of three "
+            "neighbouring intervals to it; settled? = by steps and slope of the whole record.",
             f"Spread of steady rates over boards (greatest / least): {', '.join(spreads) or 'not known'}.",
             "Only valid runs count. ± is the sample standard deviation over repetitions; n in brackets.",
         ),

@@ -9,9 +9,11 @@ from typing import Any
 from boardbench.analysis.estimates import Unknown
 from boardbench.analysis.sketch import Sketch
 from boardbench.report.campaign_report import CampaignReport, load_report
+from boardbench.report.cluster import cluster_of
 from boardbench.report.dead_time import dead_time_line
 from boardbench.report.decision_text import numbers_text
 from boardbench.report.page import validity
+from boardbench.report.page.cluster_section import cluster_section
 from boardbench.report.page.conditions import conditions_table, runs_table
 from boardbench.report.page.heat_chart import heat_chart
 from boardbench.report.page.model import Chart, Page, Section, Verdict
@@ -140,6 +142,8 @@ def _sections(
             lines=() if runs else ("No run left a file that can be used.",),
         )
     )  # fmt: skip
+    if (cluster := cluster_section(cluster_of(folder))) is not None:
+        found.append(cluster)
     found += _charted(runs, boards, arms)
     found.append(validity.section(report, verdict, runs))
     found.append(_domain(report, verdict, campaign))

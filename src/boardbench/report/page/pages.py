@@ -7,6 +7,7 @@ from typing import Any
 
 from boardbench.imports import stored as imports
 from boardbench.report.campaign_report import load_report
+from boardbench.report.cluster import arm_as_json, cluster_of
 from boardbench.report.page.model import Page
 
 
@@ -24,7 +25,9 @@ def page_of(folder: Path) -> Page:
 def document_of(folder: Path) -> dict[str, Any]:
     """The same as one JSON document of numbers. Raises InputError as `page_of`."""
     if not imports.is_imported(folder):
-        return load_report(folder).as_json()
+        document = load_report(folder).as_json()
+        arms = cluster_of(folder).arms
+        return {**document, "cluster": [arm_as_json(arm) for arm in arms]} if arms else document
     from boardbench.report.import_figures import import_figures
 
     stored = imports.load(folder)

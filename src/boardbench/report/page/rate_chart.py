@@ -100,7 +100,7 @@ def _table(runs: Sequence[RunView]) -> Table:
         ))  # fmt: skip
     return Table(
         ("board", "arm", "repetition", "first /s", "peak /s", "mean of last third /s", "loss by it %",
-         "settled?", "steady rate", "loss from best level", "why"),
+         "settled?", "steady rate", "loss to the tail", "why"),
         tuple(rows), frozenset({2, 3, 4, 5, 6}),
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from boardbench.analysis.sketch import Sketch
 from boardbench.analysis.thermal import Heat, Throughput
 from boardbench.report.page.drawing import ALLOWED
 from boardbench.report.page.thinning import thin
-from boardbench.results import columns
+from boardbench.results import columns, requests
 from boardbench.results.figures import CHIP_ZONES, Figures
 from boardbench.results.raw import ThermalLog
 
@@ -103,7 +103,7 @@ def view(cell: Mapping[str, Any], attempt: Path, run: Mapping[str, Any], found: 
         held=held,
         held_times=held_times,
         residency=residency,
-        requests=columns.latencies(attempt / "workload", notes),
+        requests=requests.latencies(attempt / "workload", notes),
         decode=columns.decode_points(attempt / "workload", notes),
         notes=(*found.notes, *notes),
     )
