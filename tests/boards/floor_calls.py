@@ -60,11 +60,12 @@ def _compile(text: str, *options: str) -> None:
 class Caller:
     """The program on the Jetson, through a session of its own that ends it. `pid` is the board's."""
 
-    def __init__(self, fleet: Fleet, *flags: str) -> None:
+    def __init__(self, fleet: Fleet, *flags: str, root: bool = False) -> None:
         access = fleet.access()["jetson"]
         argv = ["ssh", "-F", "none", "-p", str(access.port), "-i", str(access.key_file), "-o", "BatchMode=yes"]
         argv += ["-o", f"UserKnownHostsFile={fleet.known_hosts}", "-o", "IdentitiesOnly=yes"]
-        argv += [f"{access.user}@{access.host}", "--", f"{FOLDER}/llama-server", *flags]
+        argv += [f"{access.user}@{access.host}", "--", *(("sudo", "-n") if root else ())]
+        argv += [f"{FOLDER}/llama-server", *flags]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.pid = self._heard("pid")
 

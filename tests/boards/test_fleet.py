@@ -73,6 +73,15 @@ def test_sudo_gives_root_without_a_question_and_passes_code_and_streams_on(fleet
     assert ssh(fleet, "king", "sudo -n -- no-such-command").code == 1
 
 
+def test_root_may_look_into_what_another_login_started_as_root(fleet: Fleet) -> None:
+    with unit_on(fleet, "jack", "looked-at.service", UNIT):
+        assert ssh(fleet, "jack", "sudo systemctl start looked-at.service").code == 0
+        pid = ssh(fleet, "jack", "sudo systemctl show -p MainPID looked-at.service").out.removeprefix("MainPID=")
+        looked = ssh(fleet, "jack", f"sudo cat /proc/{pid}/maps; sudo readlink /proc/{pid}/exe")
+        assert "/sleep" in looked.out, looked.err
+        assert looked.code == 0, looked.err
+
+
 def test_a_password_is_never_taken(fleet: Fleet) -> None:
     access = fleet.access()["king"]
     argv = ["ssh", "-F", "none", "-p", str(access.port), "-o", "BatchMode=yes", "-o", "PubkeyAuthentication=no"]

@@ -161,6 +161,7 @@ def test_page_caches_that_cannot_be_dropped_are_named(fleet: Fleet) -> None:
 
 def test_somebody_elses_load_is_named(fleet: Fleet) -> None:
     run(fleet, "king", "tee", "/root/other.py", stdin=BURN.read_text())
+    run(fleet, "king", "tee", "/root/burn_loads.py", stdin=BURN.with_name("burn_loads.py").read_text())
     argv = "import subprocess; p = subprocess.Popen(['python3', '/root/other.py', '--out', '/root/other', "
     argv += "'--duration-s', '60'], stdin=-3, stdout=-3, stderr=-3, start_new_session=True); print(p.pid)"
     pid = run(fleet, "king", "python3", "-", stdin=argv)
@@ -171,7 +172,7 @@ def test_somebody_elses_load_is_named(fleet: Fleet) -> None:
         assert found == {("king", "quiet")}
     finally:
         run(fleet, "king", "kill", pid)
-        run(fleet, "king", "rm", "-rf", "/root/other", "/root/other.py")
+        run(fleet, "king", "rm", "-rf", "/root/other", "/root/other.py", "/root/burn_loads.py", "/root/__pycache__")
 
 
 def test_what_the_inventory_declares_is_held_against_the_board(fleet: Fleet) -> None:

@@ -126,11 +126,8 @@ def test_calls_of_a_process_with_experts_on_the_cpu_raise_the_boards_floor(
 ) -> None:
     put_on(fleet, tmp_path)
     assert _provision(lab).exit_code == 0
-    if fleet.status().kind == "bwrap":
-        # Nobody may look into a process of another user namespace there, so its library has to be named.
-        line = f"GPU_FLOOR_LIBRARIES={LIBRARY}\n"
-        assert ssh(fleet, "jetson", "sudo", "-n", "tee", "-a", "/etc/default/gpu-floor", stdin=line).code == 0
-    moe, dense = Caller(fleet, "--cpu-moe"), Caller(fleet, "-ngl", "99")
+    # As the board's runs and services do; the service finds their library by itself.
+    moe, dense = Caller(fleet, "--cpu-moe", root=True), Caller(fleet, "-ngl", "99", root=True)
     _await_status(fleet, _watches)
 
     dense.call(200)
@@ -148,6 +145,30 @@ def test_calls_of_a_process_with_experts_on_the_cpu_raise_the_boards_floor(
     dense.end()
     assert _status(fleet)["raises"] == 1
     _on(fleet, "rm", "-r", FOLDER)
+
+
+@CAN_TRACE
+def test_on_a_bwrap_board_the_library_of_another_user_has_to_be_named(bwrap_fleet: Fleet, tmp_path: Path) -> None:
+    fleet, lab = bwrap_fleet, Lab(bwrap_fleet, tmp_path)
+    put_on(fleet, tmp_path)
+    assert _provision(lab).exit_code == 0
+    moe = Caller(fleet, "--cpu-moe")
+    status = _await_status(fleet, lambda found: bool(found.get("problems")))
+    (problem,) = status["problems"]
+    assert problem.startswith(f"process {moe.pid} counts and the library that it runs may not be looked at")
+    assert "on a virtual board of kind bwrap root may not look into other users' processes" in problem
+    assert problem.endswith("name its library in GPU_FLOOR_LIBRARIES")
+    assert problem in _on(fleet, "sudo", "-n", *GPU_FLOOR, "--check", code=1)
+    line = f"GPU_FLOOR_LIBRARIES={LIBRARY}\n"
+    assert ssh(fleet, "jetson", "sudo", "-n", "tee", "-a", "/etc/default/gpu-floor", stdin=line).code == 0
+    _await_status(fleet, _watches)
+    moe.call(1500)
+    until_hz(fleet, HIGHEST)
+    moe.ended()
+    moe.end()
+    until_hz(fleet, LOWEST)
+    _on(fleet, "rm", "-r", FOLDER)
+    lab.clean()
 
 
 @CAN_TRACE

@@ -49,7 +49,7 @@ def test_provision_pushes_starts_and_finds_it_well(up: Bench) -> None:
     done = up.inv(*LLAMA)
     assert done.code == 0, done.err + done.out
     counts = done.document["recap"]["jetson"]
-    assert (counts["changed"], counts["failed"]) == (3, 0)
+    assert (counts["changed"], counts["failed"]) == (4, 0)
     assert ask(up, "/health") == {"status": "ok"}
     asked = {"prompt": "the lazy dog", "n_predict": 8, "temperature": 0, "cache_prompt": False, "ignore_eos": True}
     first, second = (ask(up, "/completion", asked) for _ in range(2))
@@ -61,7 +61,7 @@ def test_a_second_provision_changes_nothing_and_sends_nothing(up: Bench) -> None
     done = up.inv(*LLAMA)
     assert done.code == 0, done.err + done.out
     counts = done.document["recap"]["jetson"]
-    assert (counts["ok"], counts["changed"], counts["failed"]) == (3, 0, 0)
+    assert (counts["ok"], counts["changed"], counts["failed"]) == (4, 0, 0)
     assert "building" not in done.err
     assert '"sent"' not in done.out
 
@@ -72,4 +72,4 @@ def test_teardown_leaves_neither_files_nor_the_server(up: Bench) -> None:
     with pytest.raises(OSError, match="refused"):
         ask(up, "/health")
     again = up.inv(*LLAMA, "--check")
-    assert again.document["recap"]["jetson"]["changed"] == 3
+    assert again.document["recap"]["jetson"]["changed"] == 4

@@ -23,6 +23,13 @@ def test_a_real_board_is_no_virtual_one(tmp_path: Path) -> None:
     assert virtual.here(_board(tmp_path, None))
 
 
+def test_the_sandbox_of_a_virtual_board_is_known_and_a_real_board_has_none(tmp_path: Path) -> None:
+    assert virtual.kind(str(tmp_path)) is None
+    assert virtual.kind(_board(tmp_path, None)) is None
+    (tmp_path / "status.json").write_text('{"kind": "bwrap"}')
+    assert virtual.kind(str(tmp_path)) == "bwrap"
+
+
 @pytest.mark.parametrize(
     ("about", "why"),
     [

@@ -89,6 +89,17 @@ def test_a_server_that_fails_ends_the_load_with_its_reason(
     assert last["requests"] == (2 if mode == "die" else 0)
 
 
+def test_a_perplexity_whose_last_line_was_lost_is_measured_again(tmp_path: Path, argv: list[str]) -> None:
+    tries = tmp_path / "tries"
+    (tmp_path / "build/llama-perplexity").write_text(
+        f"#!/bin/sh\necho x >>{tries}\n[ $(wc -l <{tries}) -lt 3 ] || echo 'Final estimate: PPL = 7.5 +/- 0.25'\n"
+    )
+    assert run(argv, "--prompts", "1", "--perplexity-chunks", "2").returncode == 0
+    (found,) = [event for event in events(tmp_path) if event["event"] == "perplexity"]
+    assert (found["value"], found["standard_error"]) == (7.5, 0.25)
+    assert len(tries.read_text().split()) == 3
+
+
 def test_a_perplexity_without_an_estimate_is_missing_and_not_zero(tmp_path: Path, argv: list[str]) -> None:
     build = tmp_path / "build/llama-perplexity"
     build.write_text("#!/bin/sh\necho 'out of memory'\nexit 1\n")

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Tuple
 
-from . import counting, elf, processes
+from . import counting, elf, processes, virtual
 from .probes import ENTRY_POINTS
 from .settings import Settings
 
@@ -58,6 +58,18 @@ def identity(path: str) -> Identity | None:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
+def _what_to_do() -> str:
+    """Why a process may not be looked at here, and what helps."""
+    if os.geteuid() != 0:
+        return "; become root"
+    if virtual.kind() == "bwrap":
+        return (
+            ": on a virtual board of kind bwrap root may not look into other users' processes; start it as root, or "
+            "name its library in GPU_FLOOR_LIBRARIES"
+        )
+    return "; name its library in GPU_FLOOR_LIBRARIES"
+
+
 class Finder:
     """Looks around, and remembers what it read of files that have not changed."""
 
@@ -97,8 +109,9 @@ class Finder:
     def _add_process(self, found: Survey, pid: int) -> None:
         mapped = processes.mapped_libraries(pid)
         if mapped is None:
-            advice = "name its library in GPU_FLOOR_LIBRARIES" if os.geteuid() == 0 else "become root"
-            found.problems.append(f"process {pid} counts and the library that it runs may not be looked at; {advice}")
+            found.problems.append(
+                f"process {pid} counts and the library that it runs may not be looked at{_what_to_do()}"
+            )
             return
         for path, deleted, inode in mapped:
             if deleted:

@@ -15,6 +15,12 @@ def here(folder: str = FOLDER) -> bool:
     return os.path.exists(os.path.join(folder, "status.json"))
 
 
+def kind(folder: str = FOLDER) -> str | None:
+    """The sandbox of this virtual board, `bwrap` or `nspawn`; None on a real one."""
+    found = (read_json(os.path.join(folder, "status.json")) or {}).get("kind")
+    return found if isinstance(found, str) else None
+
+
 def why_blind(folder: str = FOLDER) -> str:
     """Why the host of this virtual board sees no calls for it; empty when it does."""
     about = read_json(os.path.join(folder, "bpftrace.json"))

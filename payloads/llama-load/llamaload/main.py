@@ -47,6 +47,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--perplexity-chunks", type=int, default=0, help="chunks of our text; 0: no perplexity")
     parser.add_argument("--perplexity-context", type=int, default=128, help="tokens of a chunk")
     parser.add_argument("--expect-floor", choices=("up", "down"), help="what the arm wants of the GPU's lowest clock")
+    parser.add_argument("--expect-cache", choices=("used", "idle"), help="what the arm wants of the expert cache")
     parser.add_argument("--lead-s", type=float, default=0.0, help="seconds from our start to the server's")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="seconds that one step may take")
     options = parser.parse_args(arguments)
@@ -109,6 +110,7 @@ class Load:
             cache_mib=options.cache_mib,
             prompts_sha256=self._prompts_sha256,
             expect_floor=options.expect_floor,
+            expect_cache=options.expect_cache,
             argv=argv,
             environment={key: value for key, value in self._env.items() if key not in ("PATH", "HOME")},
         )

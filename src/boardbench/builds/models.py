@@ -64,5 +64,5 @@ def _parameters(payload: Payload) -> dict[str, Any]:
 
 def _expected_bytes(parameters: Mapping[str, Any]) -> int:
     # Four bytes a weight are more than any type needs.
-    sizes = [int(parameters.get(name, 1)) for name in ("n_embd", "n_ff", "n_layers", "n_experts")]
+    sizes = [max(1, int(parameters.get(name, 1))) for name in ("n_embd", "n_ff", "n_layers", "n_experts")]
     return 100_000_000 + 2 * sizes[0] * sizes[1] * sizes[2] * sizes[3] * 3

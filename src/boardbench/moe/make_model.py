@@ -1,5 +1,7 @@
 """Make a mixture-of-experts model with random weights: a GGUF that stock llama.cpp loads, of any size.
 
+Or a dense one of the same family, for controls: what helps experts must not change it.
+
 For tests and timed claims: the file is deterministic (same arguments, same bytes), every slice differs from every
 other, and it is written slice by slice, so a model of many GB needs no memory. Weights are random but sane: greedy
 text is not one token for ever. Nothing can be learned from what such a model says.
@@ -23,6 +25,7 @@ from .vocabulary import CHAT_TEMPLATE, small_vocabulary
 
 HEAD = 64
 SEPARATE_ARCH = "qwen3moe"
+DENSE_ARCH = "qwen3"
 # Of the architectures that llama.cpp loads merged gate and up experts for, the one closest to a plain transformer.
 MERGED_ARCH = "granite_swa"
 # Standard deviation over experts of the router's scores that follow the token.
@@ -96,16 +99,21 @@ def make_model(
     `skew`: how uneven the use of experts is, as the standard deviation over experts of a fixed preference, in units
     of the part of the router's scores that follows the token: 0 even; 0.2 gives 128 experts a heat of about 6.6 of
     7 bits, as real models have. `merged_gate_up`: one tensor `ffn_gate_up_exps` (another architecture).
-    `split_files`: into how many files. Errors: `InputError` for sizes that do not fit together.
+    `split_files`: into how many files. `n_experts` 0 (with `n_used` 0): a dense model, whose layers have one network
+    of width `n_ff` and no router; `slice_bytes` has nothing for them. Errors: `InputError` for sizes that do not fit
+    together.
     """
     _check(n_embd, n_ff, n_layers, n_experts, n_used, split_files)
+    if n_experts == 0 and (skew or merged_gate_up):
+        raise InputError("a dense model has neither skew nor merged experts", advice="n_experts above 0, or neither")
     heads = n_heads or n_embd // HEAD
     by_layer = _layer_types(types, n_layers)
     tensors = list(_tensors(by_layer, n_embd, n_ff, n_experts, heads, seed, skew, merged_gate_up))
     if split_files > len(tensors):
         raise InputError(f"{split_files} files for {len(tensors)} tensors", advice="split into fewer files")
     per_file = -(-len(tensors) // split_files) if split_files > 1 else 0
-    writer = GGUFWriter(path, MERGED_ARCH if merged_gate_up else SEPARATE_ARCH, split_max_tensors=per_file)
+    arch = DENSE_ARCH if n_experts == 0 else MERGED_ARCH if merged_gate_up else SEPARATE_ARCH
+    writer = GGUFWriter(path, arch, split_max_tensors=per_file)
     _metadata(writer, n_embd, n_ff, n_layers, n_experts, n_used, n_ctx, heads, alignment)
     if merged_gate_up:
         _metadata_of_merged(writer, n_layers)
@@ -123,10 +131,10 @@ def make_model(
 def _check(n_embd: int, n_ff: int, n_layers: int, n_experts: int, n_used: int, split_files: int) -> None:
     if n_embd % HEAD or n_embd < HEAD:
         raise InputError(f"n_embd {n_embd} is not made of heads of {HEAD}", advice=f"use a multiple of {HEAD}")
-    if min(n_ff, n_layers, n_experts, split_files) < 1:
-        raise InputError("n_ff, n_layers, n_experts and split_files must be at least 1")
-    if not 1 <= n_used <= n_experts:
-        raise InputError(f"n_used {n_used} of {n_experts} experts", advice="use 1 to n_experts")
+    if min(n_ff, n_layers, split_files) < 1 or n_experts < 0:
+        raise InputError("n_ff, n_layers and split_files must be at least 1, n_experts at least 0")
+    if not min(1, n_experts) <= n_used <= n_experts:
+        raise InputError(f"n_used {n_used} of {n_experts} experts", advice="use 1 to n_experts, 0 for a dense model")
 
 
 def _layer_types(types: LayerTypes | Sequence[LayerTypes], n_layers: int) -> list[dict[str, GGMLQuantizationType]]:
@@ -156,7 +164,7 @@ def _tensors(
     """
     vocabulary = len(small_vocabulary().tokens)
     f16, f32 = GGMLQuantizationType.F16, GGMLQuantizationType.F32
-    constant = 0.5 * math.sqrt(n_embd)
+    constant = _constant(n_embd)
     yield _Tensor("token_embd.weight", f32, (vocabulary, n_embd), 1.0, first_column=constant)
     yield _Tensor("output_norm.weight", f32, (n_embd,), 0.0, constant=1.0, first_column=0.0)
     yield _Tensor("output.weight", f16, (vocabulary, n_embd), 2.0 / math.sqrt(n_embd))
@@ -177,29 +185,42 @@ def _tensors(
             # Sharp attention: it looks at a few places, so the text depends on where they are and seldom loops.
             yield _Tensor(block + "attn_q_norm.weight", f32, (HEAD,), 0.0, constant=2.0)
             yield _Tensor(block + "attn_k_norm.weight", f32, (HEAD,), 0.0, constant=2.0)
-        taste = np.random.default_rng([seed, layer]).standard_normal(n_experts)
-        # What the norm before the router divides by: the embedding, channel 0, and what each layer before added.
-        stream_rms = math.sqrt(1.25 + 1.2 * (layer + 0.8))
-        column = tuple(float(one) for one in ROUTER_SPREAD * skew * stream_rms / constant * taste)
-        yield _Tensor(
-            block + "ffn_gate_inp.weight", f32, (n_experts, n_embd), ROUTER_SPREAD * sane, first_column=column
-        )
-        yield from _experts(block, kinds, n_embd, n_ff, n_experts, merged)
+        if n_experts:
+            yield _router(block, layer, n_embd, n_experts, seed, skew)
+        yield from _feed_forward(block, kinds, n_embd, n_ff, n_experts, merged)
 
 
-def _experts(
+def _router(block: str, layer: int, n_embd: int, n_experts: int, seed: int, skew: float) -> _Tensor:
+    taste = np.random.default_rng([seed, layer]).standard_normal(n_experts)
+    # What the norm before the router divides by: the embedding, channel 0, and what each layer before added.
+    stream_rms = math.sqrt(1.25 + 1.2 * (layer + 0.8))
+    constant = _constant(n_embd)
+    column = tuple(float(one) for one in ROUTER_SPREAD * skew * stream_rms / constant * taste)
+    shape, rms = (n_experts, n_embd), ROUTER_SPREAD * (1.0 / math.sqrt(n_embd))
+    return _Tensor(block + "ffn_gate_inp.weight", GGMLQuantizationType.F32, shape, rms, first_column=column)
+
+
+def _constant(n_embd: int) -> float:
+    """The value of channel 0 of the residual stream."""
+    return 0.5 * math.sqrt(n_embd)
+
+
+def _feed_forward(
     block: str, kinds: Mapping[str, GGMLQuantizationType], n_embd: int, n_ff: int, n_experts: int, merged: bool
 ) -> Iterator[_Tensor]:
+    """The experts of a layer; of a dense one its one network."""
     into, out = 1.0 / math.sqrt(n_embd), 1.0 / math.sqrt(n_ff)
+    many, suffix = ((n_experts,), "_exps") if n_experts else ((), "")
+    pieces = max(1, n_experts)
     if merged:
-        shape = (n_experts, 2 * n_ff, n_embd)
-        yield _Tensor(block + "ffn_gate_up_exps.weight", kinds["gate"], shape, into, pieces=n_experts)
+        shape = (*many, 2 * n_ff, n_embd)
+        yield _Tensor(block + "ffn_gate_up_exps.weight", kinds["gate"], shape, into, pieces=pieces)
     else:
         for name in ("gate", "up"):
-            shape = (n_experts, n_ff, n_embd)
-            yield _Tensor(f"{block}ffn_{name}_exps.weight", kinds[name], shape, into, pieces=n_experts)
-    shape = (n_experts, n_embd, n_ff)
-    yield _Tensor(block + "ffn_down_exps.weight", kinds["down"], shape, out, pieces=n_experts, first_row_zero=True)
+            shape = (*many, n_ff, n_embd)
+            yield _Tensor(f"{block}ffn_{name}{suffix}.weight", kinds[name], shape, into, pieces=pieces)
+    shape = (*many, n_embd, n_ff)
+    yield _Tensor(f"{block}ffn_down{suffix}.weight", kinds["down"], shape, out, pieces=pieces, first_row_zero=True)
 
 
 def _metadata(
@@ -216,12 +237,13 @@ def _metadata(
     vocabulary = small_vocabulary()
     if alignment != 32:
         writer.add_custom_alignment(alignment)
-    writer.add_name(f"random-moe-{n_layers}x{n_experts}")
+    writer.add_name(f"random-moe-{n_layers}x{n_experts}" if n_experts else f"random-dense-{n_layers}")
     writer.add_context_length(n_ctx)
     writer.add_embedding_length(n_embd)
     writer.add_block_count(n_layers)
     writer.add_feed_forward_length(n_ff)
-    writer.add_expert_feed_forward_length(n_ff)
+    if n_experts:
+        writer.add_expert_feed_forward_length(n_ff)
     writer.add_head_count(n_heads)
     writer.add_head_count_kv(max(1, n_heads // 2))
     writer.add_key_length(HEAD)
@@ -229,8 +251,9 @@ def _metadata(
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_dimension_count(HEAD)
     writer.add_rope_freq_base(10000.0)
-    writer.add_expert_count(n_experts)
-    writer.add_expert_used_count(n_used)
+    if n_experts:
+        writer.add_expert_count(n_experts)
+        writer.add_expert_used_count(n_used)
     writer.add_file_type(LlamaFileType.MOSTLY_F16)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")

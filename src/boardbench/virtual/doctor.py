@@ -74,7 +74,13 @@ def _impossible(kind: str, obstacles: list[Obstacle]) -> RigError:
 
 def bwrap_obstacles() -> list[Obstacle]:
     """What is missing for bwrap boards."""
-    tools = {"sshd": "openssh-server", "ssh-keygen": "openssh-client", "bwrap": "bubblewrap", "unshare": "util-linux"}
+    tools = {
+        "sshd": "openssh-server",
+        "ssh-keygen": "openssh-client",
+        "bwrap": "bubblewrap",
+        "unshare": "util-linux",
+        "nsenter": "util-linux",
+    }
     missing = _missing_tools(tools)
     return missing or _user_namespace_obstacles()
 

@@ -22,7 +22,7 @@ _NUMBERS = {
     "readers": (4, 1), "perplexity_chunks": (0, 0), "perplexity_context": (128, 1),
 }  # fmt: skip
 """Option -> (default, least)."""
-_TEXTS = {"build": "stock", "model": SMALL_MODEL, "host": "127.0.0.1", "arguments": "", "floor": ""}
+_TEXTS = {"build": "stock", "model": SMALL_MODEL, "host": "127.0.0.1", "arguments": "", "floor": "", "cache": ""}
 _SHARD = re.compile(r"(.+)-00001-of-(\d{5})\.gguf")
 
 
@@ -63,6 +63,8 @@ class LlamaLoad:
             argv.append(f"--arguments={texts['arguments']}")
         if texts["floor"]:
             argv += ["--expect-floor", texts["floor"]]
+        if texts["cache"]:
+            argv += ["--expect-cache", texts["cache"]]
         if durations.lead_s:
             argv += ["--lead-s", f"{durations.lead_s:.6f}"]
         return [*argv, "--limit-s", f"{durations.duration_s:.3f}"]
@@ -87,10 +89,15 @@ def _checked(options: Mapping[str, object]) -> tuple[dict[str, int], dict[str, s
     texts = {name: str(options.get(name, default)) for name, default in _TEXTS.items()}
     _one_of("build", texts["build"], VARIANTS)
     _one_of("floor", texts["floor"], ("", "up", "down"))
+    _one_of("cache", texts["cache"], ("", "used", "idle"))
     if not texts["model"].startswith("/"):
         raise InputError(f"option 'model' of llama-load is {texts['model']!r}", advice="an absolute path on the board")
     if numbers["cache_mib"] and texts["build"] == "stock":
         raise InputError("the stock build of llama.cpp has no expert cache", advice="build: patched, or cache_mib: 0")
+    if texts["cache"] and not numbers["cache_mib"]:
+        raise InputError(
+            f"option 'cache' of llama-load is {texts['cache']!r}, and the cache is off", advice="give cache_mib"
+        )
     return numbers, texts
 
 

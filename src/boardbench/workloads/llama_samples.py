@@ -169,15 +169,25 @@ def _effects(lines: Lines) -> list[Effect]:
         found.append(_floor_effect(str(expected), lines))
     budget = lines.start.get("cache_mib")
     if isinstance(budget, int) and budget > 0:
-        counters, why = _model_counters(lines.cache)
-        state = counters.get("state")
-        if not why and state != "served":
-            why = f"the expert cache is not in use: {counters.get('why') or state}"
-        if not why and _hits(lines.cache).value is None:
-            why = "no expert was asked for"
-        saw = {"budget_mib": budget, "state": state, "hits": counters.get("hits"), "misses": counters.get("misses")}
-        found.append(Effect("expert cache", {key: value for key, value in saw.items() if value is not None}, why))
+        found.append(_cache_effect(budget, lines))
     return found
+
+
+def _cache_effect(budget: int, lines: Lines) -> Effect:
+    counters, why = _model_counters(lines.cache)
+    state, idle = counters.get("state"), lines.start.get("expect_cache") == "idle"
+    if why:
+        pass  # what is not known shows neither use nor rest
+    elif idle:
+        why = "" if state == "not served" else f"the expert cache is {state}, it should have found nothing to serve"
+    elif state != "served":
+        why = f"the expert cache is not in use: {counters.get('why') or state}"
+    elif _hits(lines.cache).value is None:
+        why = "no expert was asked for"
+    saw = {"budget_mib": budget, "state": state, "hits": counters.get("hits"), "misses": counters.get("misses")}
+    if idle:
+        saw |= {"expected": "idle", "cache_says": counters.get("why")}
+    return Effect("expert cache", {key: value for key, value in saw.items() if value is not None}, why)
 
 
 def _floor_effect(expected: str, lines: Lines) -> Effect:

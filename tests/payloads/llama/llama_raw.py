@@ -20,8 +20,8 @@ def start(**more: Any) -> dict[str, Any]:
     return {
         "event": "start", "stamp": STAMP, "virtual": True, "build": "/opt/x/stock", "server_sha256": sha("server"),
         "model": {"path": "/m/small.gguf", "size_bytes": 1000}, "device": MISSING, "threads": 2, "predict_tokens": 4,
-        "requests": 2, "cache_mib": 0, "prompts_sha256": sha("prompts"), "expect_floor": None, "argv": ["/opt/x"],
-        "environment": {}, **more,
+        "requests": 2, "cache_mib": 0, "prompts_sha256": sha("prompts"), "expect_floor": None,
+        "expect_cache": None, "argv": ["/opt/x"], "environment": {}, **more,
     }  # fmt: skip
 
 

@@ -129,6 +129,20 @@ def test_a_budget_below_one_token_is_refused_with_numbers(llama_build: Callable[
         assert running.complete(PROMPTS[0]).tokens == expected
 
 
+def test_a_dense_model_has_nothing_to_serve_and_says_the_same(llama_build: Callable[[str], Path], rig: Rig) -> None:
+    dense = make_model(rig.folder / "dense.gguf", types="q8_0", n_ff=512, n_experts=0, n_used=0).path
+    with server(llama_build("stock"), dense, rig.folder, env=CALM) as running:
+        expected = [running.complete(prompt).tokens for prompt in PROMPTS]
+        assert [running.complete(prompt).tokens for prompt in PROMPTS] == expected
+    assert all(len(set(tokens)) > 4 for tokens in expected), "its text is hardly more than one token"
+    with server(rig.build, dense, rig.folder, cache_mib=4, env=CALM) as running:
+        assert [running.complete(prompt).tokens for prompt in PROMPTS] == expected
+        (line,) = cache_lines(running)
+        (model,) = running.counters()["models"]
+    assert "not served, llama.cpp's own path is used: it has no expert tensors on the CPU" in line
+    assert (model["state"], model["why"]) == ("not served", "it has no expert tensors on the CPU")
+
+
 def test_nonsense_in_a_setting_is_one_clear_line(rig: Rig) -> None:
     env = CALM | {"LLAMA_EXPERT_CACHE_READERS": "many"}
     with server(rig.build, rig.model, rig.folder, cache_mib=4, env=env) as running:

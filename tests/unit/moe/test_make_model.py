@@ -97,12 +97,51 @@ def test_a_model_in_several_files_says_so_in_each(tmp_path: Path) -> None:
     assert sum(len(reader.tensors) for reader in readers) == 3 + 4 * 12
 
 
+def test_a_dense_model_is_of_the_same_family_without_a_router_or_experts(tmp_path: Path) -> None:
+    sizes = {"types": "q8_0", "n_ff": 512, "n_layers": 2}
+    made = make_model(tmp_path / "dense.gguf", n_experts=0, n_used=0, **sizes)  # type: ignore[arg-type]
+    reader = GGUFReader(made.path)
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    assert fields["general.architecture"] == "qwen3"
+    assert fields["qwen3.feed_forward_length"] == 512
+    assert not [name for name in fields if "expert" in name]
+    layer = {tensor.name: tensor for tensor in reader.tensors if tensor.name.startswith("blk.1.")}
+    assert {name.split(".")[2] for name in layer} == {
+        "attn_norm", "ffn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm",
+        "ffn_gate", "ffn_up", "ffn_down",
+    }  # fmt: skip
+    for kind, shape in (("gate", (256, 512)), ("up", (256, 512)), ("down", (512, 256))):
+        tensor = layer[f"blk.1.ffn_{kind}.weight"]
+        assert (tuple(int(size) for size in tensor.shape), tensor.tensor_type.name) == (shape, "Q8_0")
+    assert not dequantize(layer["blk.1.ffn_down.weight"].data, GGMLQuantizationType.Q8_0)[0].any()
+    assert made.slice_bytes == ({}, {})
+    moe = GGUFReader(make_model(tmp_path / "moe.gguf", **sizes).path)  # type: ignore[arg-type]
+    of_both = {tensor.name for tensor in moe.tensors if "exps" not in tensor.name and "gate_inp" not in tensor.name}
+    assert of_both == {tensor.name for tensor in reader.tensors if not tensor.name.split(".")[2:3] or
+                       tensor.name.split(".")[2] not in ("ffn_gate", "ffn_up", "ffn_down")}  # fmt: skip
+
+
+def test_a_dense_model_has_the_same_bytes_again_and_says_nothing_twice(tmp_path: Path) -> None:
+    first, again = (
+        make_model(tmp_path / name, types="q4_0", n_layers=2, n_experts=0, n_used=0) for name in ("a.gguf", "b.gguf")
+    )
+    assert digest(first.path) == digest(again.path)
+    networks = [tensor.data.tobytes() for tensor in GGUFReader(first.path).tensors if tensor.name.startswith("blk.")
+                and tensor.name.split(".")[2] in ("ffn_gate", "ffn_up", "ffn_down")]  # fmt: skip
+    assert len(set(networks)) == len(networks) == 6
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
         ({"types": "q9_9"}, "no random weights of type 'q9_9'"),
         ({"types": "q4_k"}, "rows of 128 values do not fit Q4_K"),
         ({"n_used": 17}, "n_used 17 of 16 experts"),
+        ({"n_used": 0}, "n_used 0 of 16 experts"),
+        ({"n_experts": 0}, "n_used 4 of 0 experts"),
+        ({"n_experts": -1, "n_used": -1}, "n_experts at least 0"),
+        ({"n_experts": 0, "n_used": 0, "skew": 0.5}, "a dense model has neither skew"),
+        ({"n_experts": 0, "n_used": 0, "merged_gate_up": True}, "nor merged experts"),
         ({"n_embd": 100}, "n_embd 100"),
         ({"split_files": 1000}, "1000 files for"),
         ({"n_layers": 0}, "at least 1"),

@@ -324,6 +324,7 @@ def test_what_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPat
         "ssh-keygen is not installed: apt-get install openssh-client",
         "bwrap is not installed: apt-get install bubblewrap",
         "unshare is not installed: apt-get install util-linux",
+        "nsenter is not installed: apt-get install util-linux",
     ]
     with pytest.raises(RigError, match="apt-get install bubblewrap"):
         doctor.choose_kind("bwrap", tmp_path)

@@ -35,6 +35,9 @@ def test_the_command_line_holds_every_option_of_the_arm() -> None:
     # One word, since it begins with a dash itself.
     assert "--arguments=--cpu-moe -ngl 99" in argv
     assert argv[argv.index("--expect-floor") + 1] == "up"
+    assert "--expect-cache" not in argv
+    control = LlamaLoad().argv("r1", {**options, "cache": "idle"}, Durations(300.0, 1.0))
+    assert control[control.index("--expect-cache") + 1] == "idle"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,8 @@ def test_the_command_line_holds_every_option_of_the_arm() -> None:
         ({"threads": "all"}, "option 'threads'"),
         ({"build": "best"}, "option 'build'"),
         ({"floor": "high"}, "option 'floor'"),
+        ({"cache": "off"}, "option 'cache'"),
+        ({"cache": "idle"}, "'idle', and the cache is off"),
         ({"model": "small.gguf"}, "option 'model'"),
         ({"cache_mib": 128}, "the stock build of llama.cpp has no expert cache"),
     ],
@@ -101,6 +106,8 @@ def test_tokens_that_did_not_come_are_seen(tmp_path: Path) -> None:
 UP = {"lowest_hz": LOWEST_HZ, "min_hz": {str(LOWEST_HZ): 1, str(FLOOR_HZ): 19}, "cur_hz": {}}
 SERVED = {"counters": {"models": [{"state": "served", "hits": 3, "misses": 1}]}}
 BUDGET = {"cache_mib": 128}
+IDLE = {**BUDGET, "expect_cache": "idle"}
+NO_EXPERTS = {"counters": {"models": [{"state": "not served", "why": "it has no expert tensors on the CPU"}]}}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +122,11 @@ BUDGET = {"cache_mib": 128}
         (BUDGET, None, {"counters": {"models": [{"state": "not served", "why": "no O_DIRECT"}]}}, "no O_DIRECT"),
         (BUDGET, None, {"counters": {"missing": "no counters within 5 s"}}, "no counters within 5 s"),
         (BUDGET, None, {"counters": {"models": [{"state": "served", "hits": 0, "misses": 0}]}}, "no expert was asked"),
+        ({**BUDGET, "expect_cache": "used"}, None, SERVED, ""),
+        (BUDGET, None, NO_EXPERTS, "it has no expert tensors on the CPU"),
+        (IDLE, None, NO_EXPERTS, ""),
+        (IDLE, None, SERVED, "the expert cache is served, it should have found nothing to serve"),
+        (IDLE, None, {"counters": {"missing": "no counters within 5 s"}}, "no counters within 5 s"),
     ],
 )
 def test_an_arm_that_did_nothing_to_the_load_is_told(
@@ -132,6 +144,14 @@ def test_a_floor_that_can_see_nothing_on_a_virtual_board_is_noted_and_not_held_a
     assert samples.effects[0].saw["not_acting"] == "the controller runs in a container"
     real = read(tmp_path / "real", lines(start_more={"expect_floor": "up", "virtual": False}, floor=blind))
     assert "it should have been up" in gates(real)["arm-effect"]
+
+
+def test_a_cache_that_rests_as_it_should_is_noted_with_its_own_words(tmp_path: Path) -> None:
+    (effect,) = read(tmp_path, lines(start_more=IDLE, cache=NO_EXPERTS)).effects
+    assert effect.saw == {
+        "budget_mib": 128, "state": "not served", "expected": "idle",
+        "cache_says": "it has no expert tensors on the CPU",
+    }  # fmt: skip
 
 
 def test_the_share_of_hits_comes_from_the_last_counters(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""PID 1 of a bwrap board: keeps sshd running, starts the enabled units, takes in orphans, reboots when asked.
+"""PID 1 of a bwrap board: keeps sshd and root's namespace, starts enabled units, takes in orphans, reboots when asked.
 
 It is copied into the board and run there by the board's Python, so it is alone: standard library, Python >= 3.8.
 The signals are those that systemd takes: SIGRTMIN+4 powers off, SIGRTMIN+5 reboots.
@@ -17,6 +17,12 @@ SSHD = ["/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/sshd_config"]
 START_ENABLED = ["/usr/local/bin/sudo", "-n", "--", "/usr/local/bin/systemctl", "default"]
 RUN_FOLDERS = ("/run/systemd/system", "/run/lock", "/run/sshd")
 WANTS = "/etc/systemd/system"
+# Root of the board is uid 0 of a user namespace. Were it a new one for every sudo, none could look into another's
+# processes (the kernel asks for a capability in the namespace of the one that is looked at).
+HOLDER = "hold-root"
+HOLD_ROOT = ["unshare", "--user", "--map-root-user", "--", sys.executable, "-IS", os.path.abspath(__file__), HOLDER]
+ROOT_HOLDER = "/run/board-root"
+HOLD_TIMEOUT_S = 10.0
 
 
 class Shutdown(Exception):
@@ -43,10 +49,34 @@ def start(argv: "list[str]") -> int:
     return subprocess.Popen(argv, stdin=null, start_new_session=True).pid
 
 
+def hold_root() -> int:
+    """Starts the process whose user namespace sudo enters, and writes its id down once the namespace is ready."""
+    pid = start(HOLD_ROOT)
+    deadline = time.monotonic() + HOLD_TIMEOUT_S
+    while not is_root_of_its_own(pid):
+        if time.monotonic() > deadline or os.waitpid(pid, os.WNOHANG)[0] == pid:
+            sys.exit("no user namespace for root could be made")
+        time.sleep(0.002)
+    with open(f"{ROOT_HOLDER}.new", "w", encoding="ascii") as file:
+        file.write(f"{pid}\n")
+    os.replace(f"{ROOT_HOLDER}.new", ROOT_HOLDER)
+    return pid
+
+
+def is_root_of_its_own(pid: int) -> bool:
+    """Whether it is user and group 0 of its namespace; the map of groups is written last."""
+    try:
+        with open(f"/proc/{pid}/gid_map", encoding="ascii") as file:
+            return file.read().split()[:1] == ["0"]
+    except OSError:
+        return False
+
+
 def serve() -> None:
     # /run is empty after a boot; systemd would make these.
     for folder in RUN_FOLDERS:
         os.makedirs(folder, exist_ok=True)
+    root = hold_root()
     sshd = start(SSHD)
     if has_enabled_units():
         start(START_ENABLED)
@@ -55,6 +85,9 @@ def serve() -> None:
         if pid == sshd:
             time.sleep(RESTART_PAUSE_S)
             sshd = start(SSHD)
+        if pid == root:
+            # What is root already stays in the namespace of before.
+            root = hold_root()
 
 
 def go_down() -> None:
@@ -74,6 +107,9 @@ def go_down() -> None:
 
 
 def main() -> int:
+    if sys.argv[1:] == [HOLDER]:
+        signal.pause()  # until a signal ends it
+        return 0
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGRTMIN + 4, signal.SIGRTMIN + 5):
         signal.signal(number, on_signal)
     code = 0
