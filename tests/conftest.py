@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +23,27 @@ CACHE = locations.cache_dir()
 # A deadline per example measures how busy the machine is, not whether the property holds.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ledgers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for all ledgers of this session: no campaign of a test may come into the user's own.
+
+    It is set in the environment, so that fixtures of whole modules and programs that tests start have it too.
+    """
+    folder = tmp_path_factory.mktemp("ledgers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BOARDBENCH_LEDGER", str(folder / "session"))
+        yield folder
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(ledgers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test's ledger is empty when it begins. (The folder is made by whoever writes the first entry.)"""
+    monkeypatch.setenv("BOARDBENCH_LEDGER", str(ledgers / str(next(_numbers))))
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,17 @@ def cache_dir() -> Path:
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
+def ledger_dir() -> Path:
+    """Entries of the ledger, which can be made again: in the cache, or in the folder that BOARDBENCH_LEDGER names."""
+    named = os.environ.get("BOARDBENCH_LEDGER", "")
+    return Path(named) if named else cache_dir() / "ledger"
+
+
+def certificates_dir(inventory: Path) -> Path:
+    """The small CA, certificates and token of the boards of an inventory file."""
+    return state_dir() / "certs" / inventory.stem
+
+
 def project_dir() -> Path:
     """The checkout that the running package was installed from (editable): playbooks, payloads, results lie there."""
     return Path(os.environ.get("BOARDBENCH_PROJECT", Path(__file__).resolve().parents[2]))

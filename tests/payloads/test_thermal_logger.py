@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import signal
 import socket
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -261,8 +261,8 @@ def test_the_meta_file_says_what_the_columns_are(tmp_path: Path) -> None:
     assert meta["period_s"] == 0.05
     assert meta["virtual"] is False
     assert meta["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    said = subprocess.run(["sha256sum", str(LOGGER)], capture_output=True, text=True, check=True).stdout
-    assert meta["program_sha256"] == said.split()[0]
+    program = b"".join(path.read_bytes() for path in (LOGGER, LOGGER.parent / "board_sensors.py"))
+    assert meta["program_sha256"] == hashlib.sha256(program).hexdigest()
 
 
 def test_a_virtual_board_is_labelled_with_its_time_scale(tmp_path: Path) -> None:
@@ -300,6 +300,8 @@ def test_the_payload_can_be_loaded_and_is_python_3_8(folder: Path) -> None:
     import ast
 
     payload = load_payload(folder)
+    assert {file.path for file in payload.files} == {path.name for path in folder.glob("*.py")}
     for file in payload.files:
         ast.parse(file.source.read_text(), feature_version=(3, 8))
-        assert f"{payload.root}/{file.path}" in payload.harness.scripts
+        starts = f"{payload.root}/{file.path}" in payload.harness.scripts
+        assert starts == (file.mode == "0755")

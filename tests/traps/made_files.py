@@ -307,7 +307,7 @@ TRAPS = (
     Trap(
         DAMAGED, "nan-in-output", of_files(nan_in_output), "malformed-file: .*operations_per_s is not a number",
         (
-            Off("boardbench.workloads.burn:_number", careless_number),
+            Off("boardbench.workloads.burn:number", careless_number),
             Off("boardbench.results.store:read_lines", careless_lines),
         ),
     ),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from boardbench.errors import InputError
-from boardbench.locations import cache_dir
+from boardbench.locations import ledger_dir
 from boardbench.results import manifest, store
 
 VERSION = 1
@@ -83,7 +83,7 @@ Figures = Callable[[Path], Sequence[str]]
 
 def entries(results: Path, figures: Figures) -> list[Entry]:
     """Every campaign under `results`, oldest first. `figures` is asked once for a campaign, then kept."""
-    cache = _Cache(cache_dir() / "ledger")
+    cache = _Cache(ledger_dir())
     found = [_entry(folder, figures, cache) for folder in campaigns(results)]
     return sorted(found, key=lambda entry: (entry.campaign, entry.matrix))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from boardbench.errors import InputError
+from boardbench.workloads.event_lines import number, read_events, stamp
 
 _ONCE = ("start", "ready", "floor", "cache", "perplexity", "end")
 
@@ -53,8 +52,8 @@ def read_lines(path: Path) -> Lines:
     """The events of the file. Raises InputError (missing or malformed file)."""
     once: dict[str, Mapping[str, Any]] = {}
     requests: list[Request] = []
-    for number, event in enumerate(_events(path), start=1):
-        kind, where = event.get("event"), f"{path}:{number}"
+    for where, event in read_events(path):
+        kind = event.get("event")
         if "end" in once:
             raise InputError("there is a line after the end event", where=where)
         if ("start" in once) == (kind == "start"):
@@ -63,50 +62,14 @@ def read_lines(path: Path) -> Lines:
             requests.append(_request(event, where, requests))
         elif kind in _ONCE and kind not in once:
             once[str(kind)] = event
+            if kind == "end":
+                stamp(event, where)
         else:
             raise InputError(f"unknown event {kind!r}, or one that is there twice", where=where)
     if "start" not in once:
         raise InputError("there is no start event", where=str(path))
-    if "end" in once:
-        _stamp(once["end"], str(path))
     rest = {name: once.get(name, {}) for name in _ONCE}
     return Lines(requests=tuple(requests), **rest)
-
-
-def _events(path: Path) -> list[dict[str, Any]]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError("is missing", where=str(path)) from None
-    except UnicodeDecodeError as error:
-        raise InputError("is not UTF-8", where=str(path)) from error
-    found: list[dict[str, Any]] = []
-    # What stands after the last newline is a line that a dying writer did not finish: it is no event.
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        try:
-            event = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"is not JSON: {error.msg}", where=f"{path}:{number}") from error
-        if not isinstance(event, dict):
-            raise InputError("is not an object", where=f"{path}:{number}")
-        found.append(event)
-    return found
-
-
-def number(event: Mapping[str, Any], key: str, where: str) -> float:
-    """The finite number under a key. Raises InputError."""
-    value = event.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{key} is not a number", where=where)
-    return float(value)
-
-
-def _stamp(event: Mapping[str, Any], where: str) -> None:
-    stamp = event.get("stamp")
-    if not isinstance(stamp, dict):
-        raise InputError("the end event has no stamp", where=where)
-    for key in ("wall_unix_s", "monotonic_s", "boottime_s"):
-        number(stamp, key, where)
 
 
 def _request(event: Mapping[str, Any], where: str, before: list[Request]) -> Request:
