@@ -60,6 +60,7 @@ def resume_matrix(rig: Any, folder: Path, matrix: str, hold: Hold, operator: Any
     from boardbench.matrix import campaign
     from boardbench.report.progress import progress_display
     from tasks._files import matrix_file
+    from tasks._playbooks import bringing
 
     with progress_display(plain=json) as display:
         return campaign.resume(
@@ -70,6 +71,7 @@ def resume_matrix(rig: Any, folder: Path, matrix: str, hold: Hold, operator: Any
             on_progress=display,
             operator=operator,
             argv=["inv", *sys.argv[1:]],
+            bringing=bringing(rig.inventory),
             **hold.options(),
         )
 

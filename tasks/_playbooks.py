@@ -7,6 +7,7 @@ from typing import Any
 
 from tasks._verb import emit, note
 
+DEFAULT = "playbooks/provision.yml"
 HELP = {
     "playbook": "playbook file",
     "tags": "only steps with one of these tags, joined by commas",
@@ -51,30 +52,53 @@ def apply_to(rig: Any, path: Any, options: Options) -> int:
     A board that is held by a controller that is proved to be dead is taken over, and it is said. What payloads need and
     nobody has built yet is built first.
     """
+    from boardbench.locations import certificates_dir
     from boardbench.matrix.takeover import freeing
     from boardbench.playbook import apply, load
+    from boardbench.playbook.certificates import certified
     from boardbench.report.steps import StepPrinter
     from tasks._builds import completer
 
     playbook = load.load(path, rig.inventory)
     printer = StepPrinter(check=options.check, diff=options.diff, quiet=options.quiet)
-    outcome = apply.run(
-        rig.inventory,
-        rig.boards,
-        playbook,
-        check=options.check,
-        diff=options.diff,
-        tags=_words(options.tags) or None,
-        skip_tags=_words(options.skip_tags),
-        open_door=freeing(_opener(rig), note, check=options.check),
-        on_event=(lambda board, event: emit({"board": board, **event})) if options.json else printer.event,
-        completer=completer(rig, source=options.source, check=options.check),
-    )
+    tags, skip_tags = _words(options.tags) or None, _words(options.skip_tags)
+    folder = certificates_dir(rig.inventory.path)
+    with certified(playbook, rig.boards, folder, note, check=options.check, tags=tags, skip_tags=skip_tags) as boards:
+        outcome = apply.run(
+            rig.inventory,
+            boards,
+            playbook,
+            check=options.check,
+            diff=options.diff,
+            tags=tags,
+            skip_tags=skip_tags,
+            open_door=freeing(_opener(rig), note, check=options.check),
+            on_event=(lambda board, event: emit({"board": board, **event})) if options.json else printer.event,
+            completer=completer(rig, source=options.source, check=options.check),
+        )
     if options.json:
         emit(outcome.as_json())
     else:
         printer.recap(outcome)
     return outcome.exit_code
+
+
+def bringing(inventory: Any) -> Any:
+    """Says what brings a payload to a board (`preflight.Bringing`), by the tags of the default playbook."""
+    from boardbench.errors import InputError
+    from boardbench.matrix import preflight
+    from boardbench.playbook import bringing as steps
+    from boardbench.playbook import load
+    from tasks._files import project_file
+
+    def say(payload: str, board: Any) -> str:
+        try:
+            return steps.advice(load.load(project_file(DEFAULT), inventory), payload, board)
+        except InputError:
+            # The playbook itself is at fault. Its command says where; here it is about the board.
+            return preflight.by_provision(payload, board)
+
+    return say
 
 
 def put_back_first(rig: Any, *, check: bool) -> None:

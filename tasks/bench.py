@@ -30,6 +30,7 @@ def run_matrix(
     from boardbench.matrix import campaign
     from boardbench.report.progress import progress_display
     from tasks._files import matrix_file, results_dir
+    from tasks._playbooks import bringing
 
     with progress_display(plain=json) as display:
         return campaign.run(
@@ -42,6 +43,7 @@ def run_matrix(
             operator=operator(confirm_phase),
             argv=["inv", *sys.argv[1:]],
             cells=cells,
+            bringing=bringing(rig.inventory),
             **(hold or _hold.Hold.of(False, "", 60.0)).options(),
         )
 

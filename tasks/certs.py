@@ -7,7 +7,7 @@ from pathlib import Path
 from invoke import Context
 
 from boardbench.errors import ExitCode
-from boardbench.locations import state_dir
+from boardbench.locations import certificates_dir
 from tasks._verb import emit, note, verb
 
 
@@ -25,7 +25,7 @@ def certs(
     from tasks._boards import inventory_path, look_at
 
     boards, _ = look_at(inventory, limit)
-    folder = Path(out).resolve() if out else state_dir() / "certs" / inventory_path(inventory).stem
+    folder = Path(out).resolve() if out else certificates_dir(inventory_path(inventory))
     issued = issue(folder, [*(board.name for board in boards), SCHEDULER_NAME, CLIENT_NAME], renew=renew)
     if json:
         emit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from invoke import Context
 
-from tasks._playbooks import HELP, Options, run_playbook
+from tasks._playbooks import DEFAULT, HELP, Options, run_playbook
 from tasks._verb import verb
 
 
@@ -13,7 +13,7 @@ def provision(
     c: Context,
     inventory: str = "",
     limit: str = "",
-    playbook: str = "playbooks/provision.yml",
+    playbook: str = DEFAULT,
     tags: str = "",
     skip_tags: str = "",
     source: str = "",

@@ -11,7 +11,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = (HERE, os.path.join(HERE, "..", "npu-common"), os.path.join(HERE, "..", "npu-wheels"))
-sys.path[:0] = [path for path in (*os.environ.get("NPU_LIBRARIES", "").split(":"), *LIBRARIES) if path]
+sys.path[:0] = [path for path in (*LIBRARIES, *os.environ.get("NPU_LIBRARIES", "").split(":")) if path]
 
 if __name__ == "__main__":
     from npunode.program import main

@@ -5,6 +5,7 @@ The format is described in `inventory/README.md` and held by `schemas/inventory.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import math
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from boardbench.errors import InputError
+from boardbench.locations import certificates_dir
 from boardbench.secretwords import REGISTRY
 from boardbench.yamlfile import Document, did_you_mean, load
 
@@ -183,6 +185,9 @@ def _learn_secrets(data: Mapping[str, Any], path: Path) -> None:
     named = tuple(data.get("secrets", ()))
     REGISTRY.learn_environment(os.environ, named)
     REGISTRY.learn(data, f"inventory {path.name}", named)
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # most fleets have none
+        token = (certificates_dir(path) / "token").read_text(encoding="ascii")
+        REGISTRY.add(token, "registration token of the fleet")
 
 
 def _virtual(data: Mapping[str, Any]) -> VirtualFleet | None:

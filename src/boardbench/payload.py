@@ -76,7 +76,7 @@ class Payload:
     """A payload with every file hashed; `version_sha256` changes exactly when what a board gets changes.
 
     `built`, `python` (pinned libraries): what it lacks until `with_built` gives it; a board can only get a payload that
-    lacks nothing.
+    lacks nothing. `libraries`: which ones it was given, for whom; the board keeps it with what it installed.
     """
 
     folder: Path
@@ -94,6 +94,7 @@ class Payload:
     run: Mapping[str, object] | None
     version_sha256: str
     python: tuple[str, ...] = ()
+    libraries: Mapping[str, object] | None = None
 
     @property
     def root(self) -> str:
@@ -112,9 +113,9 @@ class Payload:
         units = tuple(unit if unit.content is None else _filled(unit, merged) for unit in self.units)
         return _versioned(replace(self, settings=merged, units=units))
 
-    def with_built(self, files: Sequence[PayloadFile]) -> Payload:
+    def with_built(self, files: Sequence[PayloadFile], libraries: Mapping[str, object] | None = None) -> Payload:
         """The same payload with files that were made or fetched for a board; it lacks nothing then."""
-        return _versioned(replace(self, files=(*self.files, *files), built=(), python=()))
+        return _versioned(replace(self, files=(*self.files, *files), built=(), python=(), libraries=libraries))
 
     @property
     def lacks(self) -> bool:
@@ -189,6 +190,7 @@ def _content(payload: Payload) -> dict[str, Any]:
         "health": None if payload.health is None else list(payload.health),
         "conflicts": list(payload.conflicts),
         "harness": payload.harness.as_dict(),
+        **({} if payload.libraries is None else {"libraries": dict(payload.libraries)}),
     }
 
 

@@ -23,6 +23,7 @@ KINDS = (
     "logger-died-or-too-short",
     "disk-filled-in-mid-run",
     "nodes-counted-by-registration",
+    "wrong-answers-at-full-speed",
     "damaged-result-file",
     "restore-that-forgets-a-board",
 )

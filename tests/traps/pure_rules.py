@@ -52,6 +52,16 @@ def one_node_of_three(served: dict[str, Any]) -> None:
     served["answers"] = {"king": 22_000, "queen": 0}
 
 
+def shared_context(served: dict[str, Any]) -> None:
+    """Threads of one node share a context of its runtime: no call fails, the rate is as ever, the tensors are wrong."""
+    served["golden"]["queen"] = ["77c1", "77c1"]
+
+
+def context_without_order(served: dict[str, Any]) -> None:
+    """The same where chance decides which thread's tensors come out."""
+    served["golden"]["queen"] = ["0f5a", "77c1"]
+
+
 def mixed_windows(served: dict[str, Any]) -> None:
     """Rate and latency of two windows stand beside each other: each is right, and together they are impossible."""
     served["mean_latency_s"] *= 1.3
@@ -186,7 +196,7 @@ def with_governor(board: Any, facts: Any) -> Any:
     return verb_facts
 
 
-COLUMN, NODES = "column-mix-up", "nodes-counted-by-registration"
+COLUMN, NODES, WRONG = "column-mix-up", "nodes-counted-by-registration", "wrong-answers-at-full-speed"
 TRAPS = (
     Trap(
         COLUMN, "workload-output", of_files(columns_changed), "counts-do-not-add-up: counts: interval 0 holds",
@@ -210,6 +220,16 @@ TRAPS = (
         NODES, "one-of-three", sprung(one_node_of_three),
         "nodes-unanswered: answers: 1 of 3 nodes answered, none from jack, queen",
         (Off("boardbench.results.answers:reasons", none),),
+    ),
+    Trap(
+        WRONG, "on-one-node", sprung(shared_context),
+        "outputs-differ: golden: queen: its output is not that of jack, king for the same image",
+        (Off("boardbench.results.golden:reasons", none),),
+    ),
+    Trap(
+        WRONG, "now-and-then", sprung(context_without_order),
+        "outputs-differ: golden: queen: one image gave 2 outputs",
+        (Off("boardbench.results.golden:reasons", none),),
     ),
     Trap(
         NODES, "files-of-another-board", of_files(files_of_another_board),

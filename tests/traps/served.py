@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from boardbench.workloads.base import Answers, ClosedLoop, Count, Durations, Pair, Samples
+from boardbench.workloads.base import Answers, ClosedLoop, Count, Durations, Golden, Pair, Samples
 from boardbench.workloads.burn import Burn
 from boardbench.workloads.registry import KNOWN
 
@@ -25,7 +25,8 @@ RATES = {4: 250.0, 12: 386.9, 32: 379.0}
 """Inferences per second by requests under way: four connections to three nodes, from a published curve."""
 MATRIX = (
     fake_boards.MATRIX.replace(
-        "cooling: {kind: phase, levels: [active, fanless]}", "clients: {kind: workload, levels: [4, 12, 32]}"
+        "cooling: {kind: phase, levels: [active, fanless]}",
+        "clients: {kind: workload, option: concurrency_per_node, levels: [4, 12, 32]}",
     )
     + """\
 baseline: {arm: clients12, is: twelve requests under way}
@@ -40,12 +41,12 @@ Change = Callable[[dict[str, Any]], None]
 class Served(Burn):
     """Declares all that a workload can."""
 
-    concurrency_option = "clients"
+    concurrency_option = "concurrency_per_node"
     raw_files = ("burn.jsonl", "served.json")
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """See `Workload.argv`."""
-        return [*super().argv(run, options, durations), "--clients", str(options.get("clients", 4))]
+        return [*super().argv(run, options, durations), "--clients", str(options.get("concurrency_per_node", 4))]
 
     def read(self, raw: Path) -> Samples:
         """See `Workload.read`."""
@@ -54,6 +55,7 @@ class Served(Burn):
             super().read(raw),
             closed_loop=ClosedLoop(data["clients"], data["rate_per_s"], data["mean_latency_s"]),
             answers=Answers(tuple(data["asked"]), data["answers"]),
+            golden=Golden({node: tuple(seen) for node, seen in data["golden"].items()}),
             pairs=tuple(
                 Pair(what, Count("strace -c", parsed, "calls"), Count("the clients", counted, "calls"))
                 for what, (parsed, counted) in data["calls"].items()
@@ -70,6 +72,7 @@ def sound(clients: int) -> dict[str, Any]:
         "mean_latency_s": clients / RATES[clients],
         "asked": nodes,
         "answers": dict.fromkeys(nodes, 7400),
+        "golden": {node: ["0f5a", "0f5a"] for node in nodes},
         "calls": {"epoll_wait": [170_000, 1030.0 * 165.0]},
     }
 

@@ -33,7 +33,7 @@ def test_with_its_detection_off_it_goes_unnoticed(
 
 
 def test_every_trap_of_the_catalogue_is_set_up() -> None:
-    assert len(KINDS) == len(set(KINDS)) == 19
+    assert len(KINDS) == len(set(KINDS)) == 20
     assert {trap.kind for trap in TRAPS} == set(KINDS)
     assert len({trap.name for trap in TRAPS}) == len(TRAPS)
     assert all(trap.off for trap in TRAPS)

@@ -49,9 +49,12 @@ _SERVER = (
     # However often a peer pings, it is not sent away.
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
-    # The server's own pings find clients that vanished without a word.
+    # The server's own pings find clients that vanished without a word, also those that have no call on the way; no
+    # client counts them.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 _numbers = itertools.count()

@@ -11,6 +11,15 @@ from npuforge.lean.client import Channel
 from npuforge.lean.server import Server
 
 ENGINES = ("lean", "grpc")
+# What the table [transport] of every program's config has: this engine, and what `security.load_security` reads.
+KEYS = {
+    "engine": (str, "lean"),
+    "security": (str, security.TLS),
+    "ca_file": (str, ""),
+    "certificate_file": (str, ""),
+    "key_file": (str, ""),
+    "token_file": (str, ""),
+}
 
 
 def check_engine(name):

@@ -4,12 +4,13 @@ import time
 
 import grpc
 
-from npuforge import channels, rpc, security
+from npuforge import channels, rpc, security, wire
 from npuforge import npuforge_pb2 as pb
 from npuforge.wire import WireError
-from npuload.requests import Answer, read_answer
+from npuload.requests import OK, Answer, read_answer
 
 ROUND_TRIPS = 5
+OTHERS_ANSWER = "TRANSPORT-OTHERS-ANSWER"
 
 
 class ClusterError(Exception):
@@ -34,7 +35,10 @@ class Scheduler:
             await channel.close()
 
     async def infer(self, connection, request):
-        """The answer to a request; what fails on the way is an answer with the code TRANSPORT-<status>."""
+        """The answer to a request; what fails on the way is an answer with the code TRANSPORT-<status>.
+
+        So is a result that is another request's.
+        """
         answer, _ = await self.infer_raw(connection, request)
         return answer
 
@@ -43,7 +47,13 @@ class Scheduler:
         data = b""
         try:
             data = await self._infer[connection % len(self._infer)](request, timeout=self._timeout_s)
-            return read_answer(data), data
+            answer = read_answer(data)
+            # A request begins with its id.
+            told = answer.request_id.encode()
+            if answer.code != OK or not told or request.startswith(wire.bytes_field(1, told)):
+                return answer, data
+            failed = Answer()
+            failed.code, failed.message = OTHERS_ANSWER, f"the answer is to request '{answer.request_id}'"
         except grpc.aio.AioRpcError as error:
             failed = Answer()
             failed.code, failed.message = f"TRANSPORT-{error.code().name}", error.details() or ""

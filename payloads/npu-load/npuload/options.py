@@ -37,7 +37,6 @@ def parser():
     add("--connections", type=int, default=8, help="open loop: connections that the requests take turns on")
     add("--max-under-way", type=int, default=4096, help="open loop: more are not sent, and counted as failed")
     add("--interval-s", type=float, default=1.0)
-    add("--golden", action="store_true", help="first compare the outputs of all nodes; unequal ones end it (exit 1)")
     add("--expect-nodes", default="", metavar="A,B", help="wait for exactly these nodes before the load")
     add("--patience-s", type=float, default=20.0, help="for --expect-nodes")
     add("--begin-monotonic-s", type=float, help="begin the load at this reading of the monotonic clock")

@@ -20,7 +20,7 @@ from npuload.cluster import ClusterError, Scheduler, snapshot
 from npuload.images import Requests
 from npuload.options import CLOSED, UsageError, parse
 from npuload.outputs import golden
-from npuload.requests import LEGS, STAGES
+from npuload.requests import LEGS, STAGES, Samples
 
 VERSION = "1"
 SAMPLES = "requests.columns"
@@ -94,12 +94,10 @@ class Load:
         """The whole run; returns (report, samples)."""
         options = self.options
         before = await self.ready_nodes()
-        outputs = None
-        if options.golden:
-            names = sorted(node.descriptor.node_id for node in before.nodes)
-            outputs = await golden(self.scheduler, self.requests, self.numbers, names)
-            if not outputs["ok"]:
-                raise LoadError(f"the golden outputs differ, no throughput is measured: {outputs['why']}")
+        serving = [node for node in before.nodes if not node.excluded_because]
+        outputs = await golden(self.scheduler, self.requests, self.numbers, serving, options.model)
+        if not outputs["ok"]:
+            return self._not_loaded(before, outputs)
         good = await loops.warm_up(self.scheduler, self.requests, self.numbers, self.clients, options.warmup)
         if options.warmup and not good:
             raise LoadError("not one request of the warm-up was answered: is the model the right one?")
@@ -125,6 +123,14 @@ class Load:
         # Only now: who hears it may leave, and must not be missed in the list.
         tell(options, "end", run_id=self.id, stamp=self.ended)
         return self._report(samples, (begin_s, end_s), before, after, outputs, offset), samples
+
+    def _not_loaded(self, before, outputs):
+        """(report, no samples) of a cluster whose outputs cannot be trusted: no throughput of it means anything."""
+        self.began = self.ended = stamps.now()
+        at_s, nothing = loops.clock(), Samples()
+        made = self._report(nothing, (at_s, at_s), before, before, outputs, None)
+        why = {"kind": "golden-outputs-differ", "why": outputs["why"]}
+        return {**made, "verdict": {"valid": False, "reasons": [why]}, "intervals": []}, nothing
 
     async def _load(self, begin_s):
         options = self.options
@@ -215,6 +221,10 @@ def write_samples(file, made, samples):
 def show(made):
     """The report in a few lines on stderr, the verdict first."""
     summed, verdict = made["summary"], made["verdict"]
+    if not made["golden"]["ok"]:
+        why = f"the golden outputs differ, no throughput is measured: {made['golden']['why']}"
+        print(f"INVALID: {why}", file=sys.stderr)
+        return
     if not verdict["valid"]:
         kinds = ", ".join(reason["kind"] for reason in verdict["reasons"])
         print(f"INVALID: {kinds}", file=sys.stderr)

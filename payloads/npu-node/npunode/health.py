@@ -1,6 +1,7 @@
 """What the agent says about itself: its board's sensors, its queue, its errors, its model."""
 
 import collections
+import os
 import socket
 
 from npuforge import VERSION
@@ -18,7 +19,10 @@ class Health:
         self._settings, self._backend, self._queue = settings, backend, queue
         self._outcomes = collections.deque(maxlen=WINDOW)
         path = settings["telemetry"]["temperature_path"]
-        self._temperature = sensors.find_soc_zone(settings["backend"]["virtual_root"]) if path == "auto" else path
+        root = settings["backend"]["virtual_root"]
+        self._temperature = sensors.find_soc_zone(root) if path == "auto" else path
+        # A board that is only files under a folder has its boots there too.
+        self._boot_id = os.path.join(root, sensors.BOOT_ID.lstrip("/"))
         self._cpu = sensors.CpuPercent()
         self.inferences = self.errors = 0
         self.model_state = pb.MODEL_STATE_LOADING
@@ -36,7 +40,7 @@ class Health:
             queue_depth=self._queue.depth,
             in_flight=self._queue.in_flight,
             error_rate=bad / len(self._outcomes) if self._outcomes else 0.0,
-            boot_id=sensors.read_text(sensors.BOOT_ID) or "",
+            boot_id=sensors.read_text(self._boot_id) or "",
         )
         known = self._backend.utilisation
         cpu, npu = known if known else (self._cpu.read(), sensors.npu_percent())

@@ -1,20 +1,13 @@
-"""The agent as a program: start, serve, drain, end.
+"""The agent: what it starts in which order, how it drains, and what it can be asked to do instead of serving."""
 
-Exit codes: 0 ended after SIGTERM or SIGINT, 2 the config is wrong, 3 the backend or the port cannot be had.
-"""
-
-import argparse
 import asyncio
+import functools
 import logging
-import os
-import signal
-import sys
 import time
 
-from npuforge import loop, memory, security, tensors, transport
 from npuforge import npuforge_pb2 as pb
+from npuforge import program, security, tensors, transport
 from npuforge.codes import Refusal
-from npuforge.config import ConfigError
 from npunode.backends import BackendError, make_backend
 from npunode.health import Health
 from npunode.queue import WorkerQueue
@@ -25,7 +18,7 @@ from npunode.settings import load_settings
 log = logging.getLogger("npu-node")
 
 
-class Agent:
+class Agent(program.Program):
     """One node: its backend, its server, its registration."""
 
     def __init__(self, settings, base):
@@ -41,7 +34,7 @@ class Agent:
         self._registration = self._beating = None
 
     async def start(self):
-        """Serves and registers; returns the address. BackendError or OSError when that cannot be."""
+        """See `Program.start`; registers too. Also BackendError."""
         node = self._settings["node"]
         await self._backend.start()
         try:
@@ -89,7 +82,7 @@ class Agent:
             await self._backend.close()
 
     async def drain(self):
-        """Takes no more requests, lets those that are here end (for at most `drain_ms`), and ends."""
+        """See `Program.drain`; requests have `drain_ms` to end."""
         self.service.end()
         self._beating.cancel()
         await asyncio.gather(self._beating, return_exceptions=True)
@@ -107,19 +100,10 @@ async def look(settings, base):
 
 async def serve(settings, base):
     """Runs the agent until a signal comes."""
-    agent = Agent(settings, base)
-    ended = asyncio.Event()
-    running = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        running.add_signal_handler(number, ended.set)
-    address = await agent.start()
-    log.info("serving at %s on %s", address, loop.NAME)
-    await ended.wait()
-    log.info("draining")
-    await agent.drain()
+    await program.serve(Agent(settings, base), log)
 
 
-async def measure(settings, base, seconds):
+async def measure(seconds, settings, base):
     """Prints the rate without a network."""
     rate = await Agent(settings, base).direct(seconds)
     print(f"{rate:.1f} inferences/s direct, {tensors.INPUT_BYTES} bytes each, {seconds:g} s")
@@ -127,8 +111,7 @@ async def measure(settings, base, seconds):
 
 def parse(arguments):
     """The command line."""
-    parser = argparse.ArgumentParser(description="Serves inferences of one backend to the cluster's scheduler.")
-    parser.add_argument("--config", required=True, help="the agent's TOML file")
+    parser = program.command_line("Serves inferences of one backend to the cluster's scheduler.", "the agent's")
     parser.add_argument("--check", action="store_true", help="look at the config and the backend, and end")
     parser.add_argument(
         "--direct", type=float, metavar="SECONDS", help="measure the backend without a network, and end"
@@ -138,22 +121,6 @@ def parse(arguments):
 
 def main(arguments):
     """Runs the program; returns its exit code."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     options = parse(arguments)
-    memory.keep_freed_memory()
-    try:
-        settings = load_settings(options.config)
-        base = os.path.dirname(os.path.abspath(options.config))
-        if options.check:
-            loop.run(look(settings, base))
-        elif options.direct:
-            loop.run(measure(settings, base, options.direct))
-        else:
-            loop.run(serve(settings, base))
-    except (ConfigError, security.SecurityError) as error:
-        print(f"npu-node: {error}", file=sys.stderr)
-        return 2
-    except (BackendError, OSError) as error:
-        print(f"npu-node: {error}", file=sys.stderr)
-        return 3
-    return 0
+    act = look if options.check else functools.partial(measure, options.direct) if options.direct else serve
+    return program.run("npu-node", options.config, load_settings, act, faults=(BackendError,))

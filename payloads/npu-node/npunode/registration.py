@@ -12,7 +12,8 @@ from npuforge import rpc, security, transport
 log = logging.getLogger("npu-node")
 
 FIRST_WAIT_S = 0.2
-LONGEST_WAIT_S = 2.0
+# With a call that hangs before it, within two seconds of a way that is open again.
+LONGEST_WAIT_S = 1.0
 CALL_S = 2.0
 
 
@@ -24,9 +25,15 @@ class Registration:
         self._interval_s = settings["telemetry"]["heartbeat_interval_ms"] / 1000
         self._token = sec.token
         self._health, self._address = health, address
-        self._channel = transport.open_channel(
+        self._way = (
             settings["transport"]["engine"], settings["node"]["scheduler_address"], sec, security.SCHEDULER_NAME
-        )
+        )  # fmt: skip
+        self._open()
+        self.registered = False
+        self._said = None
+
+    def _open(self):
+        self._channel = transport.open_channel(*self._way)
         names = ("RegisterNode", "Heartbeat", "DeregisterNode")
         calls = {name: rpc.call(self._channel, rpc.SCHEDULER[name]) for name in names}
         self._register, self._beat, self._deregister = (
@@ -34,8 +41,13 @@ class Registration:
             calls["Heartbeat"],
             calls["DeregisterNode"],
         )
-        self.registered = False
-        self._said = None
+
+    async def _open_again(self):
+        # The old connection may lead nowhere for as long as its kernel waits between two tries: up to twice the time
+        # that the way was cut.
+        old = self._channel
+        self._open()
+        await old.close()
 
     async def run(self):
         """For ever; cancel it to end."""
@@ -55,6 +67,7 @@ class Registration:
             answer = await self._register(request, timeout=CALL_S)
         except grpc.RpcError as error:
             self._say("the scheduler does not answer: %s %s", error.code().name, error.details())
+            await self._open_again()
             return False
         if not answer.accepted:
             self._say("the scheduler refuses this node: %s %s", answer.error_code, answer.error_message)
@@ -69,6 +82,7 @@ class Registration:
                 answer = await self._beat(request, timeout=CALL_S)
             except grpc.RpcError as error:
                 self._say("a heartbeat failed: %s %s", error.code().name, error.details())
+                await self._open_again()
                 return
             if answer.must_reregister or not answer.accepted:
                 self._say("the scheduler does not know this node any more")

@@ -7,24 +7,19 @@ import time
 from npuforge import channels, rpc, security, tensors, wire
 from npuforge import npuforge_pb2 as pb
 from npuforge.codes import Code, Refusal
+from npuforge.service import Service, unix_us
 from npunode.backends import BackendError
 
 log = logging.getLogger("npu-node")
 
 MAX_WARMUP_RUNS = 1000
-SHORTEST_PERIOD_MS = 100
-LONGEST_PERIOD_S = 3600.0
 
 
-def unix_us():
-    """The wall clock in microseconds."""
-    return time.time_ns() // 1000
-
-
-class NodeService:
-    """The RPCs, over one backend and its queue."""
+class NodeService(Service):
+    """The RPCs, over one backend and its queue. After `end` new requests are refused."""
 
     def __init__(self, settings, backend, queue, health, peers):
+        super().__init__()
         self._worker = settings["worker"]
         self._engine = settings["transport"]["engine"]
         self._model_id = settings["models"]["model_id"]
@@ -32,7 +27,6 @@ class NodeService:
         # Who may call; None: anybody (plaintext).
         self._peers = peers
         self._running = set()
-        self._end = asyncio.Event()
 
     def handlers(self):
         """The generic handler for a server."""
@@ -50,10 +44,6 @@ class NodeService:
         names = security.peer_names(context) if self._peers else None
         if self._peers and not (names and names & self._peers):
             raise Refusal(Code.UNAUTHORIZED, "only the scheduler and the load generator may call a node")
-
-    def end(self):
-        """Ends what has no end of its own, and refuses new requests."""
-        self._end.set()
 
     async def idle(self):
         """Waits until no worker works for a caller that has gone."""
@@ -167,28 +157,11 @@ class NodeService:
             self._queue.give_back(worker)
         return b"".join(inference.result)
 
-    async def clock(self, request, context):
-        """The node's clock, for the offset to it."""
-        now = unix_us()
-        return pb.ClockResponse(received_unix_us=now, answered_unix_us=unix_us())
-
-    async def stream_telemetry(self, request, context):
-        """The node's health, again and again, until the caller has enough."""
-        period_s = max(SHORTEST_PERIOD_MS, request.period_ms or 1000) / 1000
-        ended = False
-        while not ended:
-            yield pb.NodeTelemetry(
-                unix_us=unix_us(),
-                health=self._health.read(),
-                inferences_total=self._health.inferences,
-                errors_total=self._health.errors,
-            )
-            ended = await self._ended(min(period_s, LONGEST_PERIOD_S))
-
-    async def _ended(self, seconds):
-        """Whether the program ends within that time."""
-        try:
-            await asyncio.wait_for(self._end.wait(), seconds)
-        except asyncio.TimeoutError:
-            return False
-        return True
+    def telemetry(self):
+        """The node's health and its counts."""
+        return pb.NodeTelemetry(
+            unix_us=unix_us(),
+            health=self._health.read(),
+            inferences_total=self._health.inferences,
+            errors_total=self._health.errors,
+        )

@@ -1,7 +1,7 @@
 """The agent's config file: the rig's tables and keys, and ours for security and the backends."""
 
 from npuforge.config import REQUIRED, ConfigError, load_config
-from npuforge.transport import check_engine
+from npuforge.transport import KEYS, check_engine
 
 TABLES = {
     "node": {
@@ -15,14 +15,7 @@ TABLES = {
         # How long requests that are here may take to end after SIGTERM.
         "drain_ms": (int, 5000),
     },
-    "transport": {
-        "engine": (str, "lean"),
-        "security": (str, "tls"),
-        "ca_file": (str, ""),
-        "certificate_file": (str, ""),
-        "key_file": (str, ""),
-        "token_file": (str, ""),
-    },
+    "transport": KEYS,
     "worker": {
         "worker_count": (int, 8),
         "max_queue_depth": (int, 32),

@@ -33,9 +33,11 @@ def program(payload):
 def start(payload, argv, log, stdout=None):
     """Starts a payload's program by the Python that runs this one; its messages go to the file `log`."""
     path = os.path.realpath(program(payload))
+    # An agent may need the NPU vendor's library, which the board's owner has installed; ours come before it.
+    isolation = "-I" if payload == "npu-node" else "-IS"
     with open(log, "ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-IS", path, *argv], stdin=subprocess.DEVNULL, stdout=stdout or file, stderr=file
+            [sys.executable, isolation, path, *argv], stdin=subprocess.DEVNULL, stdout=stdout or file, stderr=file
         )
 
 

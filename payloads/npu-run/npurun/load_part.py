@@ -3,9 +3,11 @@
 import json
 import os
 import subprocess
+import sys
 import time
 
-from npurun import children, virtual_board
+from npuforge import security
+from npurun import children, identity, virtual_board
 from npurun.bell import BEGIN, END, Bell
 from npurun.node_part import PartError
 
@@ -25,7 +27,10 @@ def config(options, folder):
             "node_rpc_timeout_ms": round(3000 * patience),
             "queue_timeout_ms": round(3000 * patience),
         },
-        "transport": {"node_connections": options.node_connections, "security": "plaintext"},
+        "transport": {
+            "node_connections": options.node_connections,
+            **identity.transport(options, security.SCHEDULER_NAME),
+        },
     }
     path = os.path.join(folder, "scheduler.toml")
     with open(path, "x", encoding="utf-8") as file:
@@ -36,13 +41,14 @@ def config(options, folder):
 def load_argv(options, begin_s):
     """The load generator's command line."""
     argv = [
-        "--scheduler", f"{options.address}:50051", "--plaintext", "--model", options.model, "--out", options.out,
-        "--report", REPORT, "--events", "--golden", "--expect-nodes", options.nodes,
+        "--scheduler", f"{options.address}:50051", "--model", options.model, "--out", options.out,
+        "--report", REPORT, "--events", "--expect-nodes", options.nodes,
         "--concurrency", str(options.concurrency), "--duration", repr(options.duration_s),
         "--interval-s", repr(options.interval_s), "--warmup", str(options.warmup), "--seed", str(options.seed),
         "--timeout-ms", str(round(10000 * max(1.0, options.stretch))), "--patience-s", repr(options.lead_s),
         "--begin-monotonic-s", repr(begin_s), "--node-connections", str(options.node_connections),
         "--max-error-rate", repr(options.max_error_rate),
+        *identity.load_words(options),
     ]  # fmt: skip
     if options.preheat:
         argv.append("--preheat")
@@ -52,7 +58,9 @@ def load_argv(options, begin_s):
 
 
 def run(options):
-    """The whole part; returns the load generator's exit code. PartError or BellError when it could not be made."""
+    """The whole part; returns the load generator's exit code. PartError, BellError or SecurityError when it could not
+    be made."""
+    identity.check(options, security.SCHEDULER_NAME, security.CLIENT_NAME)
     begin_s = time.clock_gettime(time.CLOCK_MONOTONIC) + options.lead_s
     scheduler_log, load_log = (os.path.join(options.out, name) for name in ("scheduler.log", "load.log"))
     scheduler = load = None
@@ -67,6 +75,8 @@ def run(options):
                 if event in (BEGIN, END):
                     bell.ring(event)
             code = load.wait()
+        if code == 3:
+            print(f"npu-run: the load does not count: {children.last_line(load_log)}", file=sys.stderr)
         if code in (0, 3):
             return code
         raise PartError(f"the load could not be made: {children.last_line(load_log)}")

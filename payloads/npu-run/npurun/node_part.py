@@ -7,9 +7,9 @@ import time
 
 import grpc
 
-from npuforge import channels, rpc
 from npuforge import npuforge_pb2 as pb
-from npurun import children, virtual_board
+from npuforge import rpc
+from npurun import children, identity, virtual_board
 from npurun.agent import Agent
 from npurun.bell import BEGIN, END, Hearer
 from npurun.stamps import now
@@ -17,8 +17,6 @@ from npurun.stamps import now
 RAW = "node.jsonl"
 POLL_S = 0.1
 CALL_S = 2.0
-# When a fault comes: at this share of the load.
-FAULT_AT = 0.3
 
 
 class PartError(Exception):
@@ -28,8 +26,8 @@ class PartError(Exception):
 class Counter:
     """The agent's own count of inferences, asked for over its telemetry."""
 
-    def __init__(self, address):
-        self._channel = grpc.insecure_channel(address, options=channels.client_options())
+    def __init__(self, channel):
+        self._channel = channel
         # An agent that was started again counts from 0.
         self._before, self._last = [0, 0], [0, 0]
         method = rpc.NODE["StreamTelemetry"]
@@ -74,11 +72,12 @@ def config(options, folder):
         backend["constants_file"] = path
         backend["zero_time"] = options.zero_time
     models = {"model_id": options.model}
-    if options.model_directory:
-        models["directory"] = options.model_directory
+    if options.model_file:
+        models["directory"], models["file"] = os.path.split(options.model_file)
+        models["sha256"] = options.model_sha256
     tables = {
         "node": {"id": options.name, "scheduler_address": options.scheduler, "listen": options.listen},
-        "transport": {"security": "plaintext"},
+        "transport": identity.transport(options, options.name),
         "worker": {"worker_count": options.workers},
         "backend": backend,
         "models": models,
@@ -105,7 +104,11 @@ class Raw:
 
 
 def run(options):
-    """The whole part; PartError or BellError when it did not go as planned."""
+    """The whole part; PartError, BellError or SecurityError when it did not go as planned."""
+    identity.check(options, options.name)
+    if options.libraries:
+        # The agent looks there after what lies beside it.
+        os.environ["NPU_LIBRARIES"] = options.libraries
     with open(os.path.join(options.out, RAW), "x", encoding="utf-8") as file:
         raw = Raw(file)
         agent = Agent(config(options, options.out), os.path.join(options.out, "agent.log"), raw.note)
@@ -129,7 +132,7 @@ def _follow(options, agent, raw):
         virtual=virtual_board.is_virtual(), interval_s=options.interval_s,
     )  # fmt: skip
     hearer = Hearer(options.bell, options.name, options.patience_s)
-    counter = Counter(options.listen)
+    counter = Counter(identity.channel(options, options.listen, options.name))
     try:
         until = time.monotonic() + options.patience_s
         while not hearer.wait(BEGIN, min(until, time.monotonic() + POLL_S)):
@@ -137,7 +140,7 @@ def _follow(options, agent, raw):
             if time.monotonic() >= until:
                 raise PartError(f"the load did not begin within {options.patience_s:g} s")
         if options.fault != "none":
-            agent.fault(options.fault, options.duration_s * FAULT_AT, options.fault_for_s)
+            agent.fault(options.fault, options.duration_s * options.fault_at, options.fault_for_s)
         _count(options, agent, raw, hearer, counter)
     finally:
         counter.close()

@@ -4,7 +4,8 @@ import argparse
 import os
 import sys
 
-from npurun import load_part, node_part
+from npuforge.security import SecurityError
+from npurun import identity, load_part, node_part
 from npurun.bell import BellError
 
 
@@ -21,14 +22,19 @@ def parser():
         part.add_argument("--interval-s", type=float, required=True)
         part.add_argument("--stretch", type=float, default=1.0, help="virtual: all takes so many times as long")
         part.add_argument("--seed", type=int, default=42)
+        part.add_argument("--certificates", default=identity.FOLDER, metavar="FOLDER", help="made by ./inv certs")
+        part.add_argument("--plaintext", action="store_true", help="no TLS: must be asked for")
     node.add_argument("--name", required=True)
     node.add_argument("--listen", required=True)
     node.add_argument("--scheduler", required=True)
     node.add_argument("--backend", choices=("virtual", "rknn", "onnx"), required=True)
     node.add_argument("--workers", type=int, default=8)
-    node.add_argument("--model-directory", default="")
+    node.add_argument("--model-file", default="")
+    node.add_argument("--model-sha256", default="")
+    node.add_argument("--libraries", default="")
     node.add_argument("--zero-time", action="store_true", help="virtual: inferences take no time")
     node.add_argument("--fault", choices=("none", "kill", "cut"), default="none", help="what befalls the agent")
+    node.add_argument("--fault-at", type=float, default=0.3, help="when: at this share of the load")
     node.add_argument("--fault-for-s", type=float, default=2.0)
     node.add_argument("--patience-s", type=float, default=60.0)
     load.add_argument("--address", required=True)
@@ -58,6 +64,6 @@ def main(argv):
         return 0
     except FileExistsError as error:
         print(f"npu-run: {error.filename} is there already: give each run a folder of its own", file=sys.stderr)
-    except (node_part.PartError, BellError, OSError) as error:
+    except (node_part.PartError, BellError, SecurityError, OSError) as error:
         print(f"npu-run: {error}", file=sys.stderr)
     return 1

@@ -118,7 +118,7 @@ class Dispatcher:
             with reservation:
                 trip.routed_ns = time.perf_counter_ns()
                 try:
-                    return await self._try(trip, reservation.node)
+                    return await self._try(trip, reservation)
                 except NodeFailed as failure:
                     self._metrics.node_answered(reservation.node.node_id, failure.code)
                     trip.tried.append((reservation.node.node_id, failure))
@@ -128,8 +128,9 @@ class Dispatcher:
             await asyncio.sleep(min(random.uniform(*self._backoff_s), max(0.0, trip.left_s())))
         raise trip.too_late()
 
-    async def _try(self, trip, node):
+    async def _try(self, trip, reservation):
         """One try at one node: the client's answer as buffers. NodeFailed."""
+        node = reservation.node
         timeout_s = min(self._node_timeout_s, trip.left_s())
         parts = wire.node_request(trip.request, self._queue_timeout_ms, node.descriptor.accepts_client_requests)
         sent_unix_us, sent_ns = time.time_ns() // 1000, time.perf_counter_ns()
@@ -139,7 +140,7 @@ class Dispatcher:
             failure = _transport_failure(error)
             # A time-out that the client's own short deadline made says nothing of the node.
             if failure.code != Code.NODE_TIMEOUT or timeout_s == self._node_timeout_s:
-                self._registry.failed(node)
+                self._registry.failed(reservation)
             raise failure from None
         except LinkClosed:
             raise NodeFailed(Code.NODE_UNAVAILABLE, "it has rebooted or left") from None

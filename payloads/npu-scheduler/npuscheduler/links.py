@@ -7,9 +7,11 @@ import grpc
 
 from npuforge import npuforge_pb2 as pb
 from npuforge import rpc, transport
+from npuforge.lean.status import CallError
 
 PINGS = 5
 PING_S = 1.0
+LATE_S = 0.1
 # Clocks drift apart: an offset is taken from the shortest round trip of this many last pings.
 REMEMBERED = 15
 
@@ -32,6 +34,7 @@ class Link:
         self._pings = []
         self._has_clock = True
         self._closed = False
+        self._idle = None
 
     async def infer(self, parts, timeout_s):
         """The node's answer to a `NodeInferRequest` in buffers, as bytes. grpc.RpcError or LinkClosed."""
@@ -41,7 +44,13 @@ class Link:
         index = min(range(count), key=lambda at: (self._busy[at], (at - self._turn) % count))
         self._busy[index] += 1
         try:
-            return await self._infer[index](b"".join(parts) if self._joined else parts, timeout=timeout_s)
+            if not self._joined:
+                return await self._infer[index](parts, timeout=timeout_s)
+            # gRPC waits for a write that hangs in a connection that was cut, past every deadline.
+            call = self._infer[index](b"".join(parts), timeout=timeout_s)
+            return await asyncio.wait_for(call, timeout_s + LATE_S)
+        except asyncio.TimeoutError:
+            raise CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
         except grpc.RpcError:
             if self._closed:
                 raise LinkClosed from None
@@ -53,6 +62,8 @@ class Link:
             raise
         finally:
             self._busy[index] -= 1
+            if self._idle is not None and not any(self._busy):
+                self._idle.set()
 
     async def measure_clock(self):
         """(offset, possible error) of the node's clock in microseconds; None when the node does not tell it."""
@@ -66,6 +77,10 @@ class Link:
                 # A node of another make does not know this RPC; asking again would not change that.
                 self._has_clock = error.code() != grpc.StatusCode.UNIMPLEMENTED
                 return None
+            except asyncio.CancelledError:
+                if self._closed:
+                    return None
+                raise
             got = time.time_ns() // 1000
             inside = answer.answered_unix_us - answer.received_unix_us
             offset = (answer.received_unix_us - sent + answer.answered_unix_us - got) // 2
@@ -73,6 +88,13 @@ class Link:
         del self._pings[:-REMEMBERED]
         round_trip, offset = min(self._pings)
         return offset, round_trip // 2 + 1
+
+    async def retire(self):
+        """Closes the connections once nothing is in flight."""
+        if any(self._busy):
+            self._idle = asyncio.Event()
+            await self._idle.wait()
+        await self.close()
 
     async def close(self):
         """Closes the connections; what is in flight fails."""
@@ -86,28 +108,55 @@ class Links:
     def __init__(self, engine, sec, connections):
         self._engine, self._security, self._connections = engine, sec, connections
         self._links = {}
+        # Those that are closed once nothing is on them, by node.
+        self._retired = {}
         self._closing = set()
 
     def get(self, node):
         """The node's link, opened when there is none to its address."""
         link = self._links.get(node.node_id)
-        if link is None or link.address != node.descriptor.address:
+        if link is not None and link.address != node.descriptor.address:
             self.drop(node.node_id)
+            link = None
+        if link is None:
             address = node.descriptor.address
             link = Link(self._engine, address, node.node_id, self._security, self._connections)
             self._links[node.node_id] = link
         return link
 
-    def drop(self, node_id):
-        """Closes a node's link: what is in flight there fails now, and is tried elsewhere."""
-        link = self._links.pop(node_id, None)
+    def renew(self, node):
+        """New connections to a node that has registered: it was away, and the old ones may lead nowhere for long.
+
+        What is in flight on them may still end there.
+        """
+        link = self._links.pop(node.node_id, None)
         if link is not None:
-            task = asyncio.ensure_future(link.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._retired.setdefault(node.node_id, []).append(link)
+            self._see_to(self._retire(node.node_id, link))
+        return self.get(node)
+
+    async def _retire(self, node_id, link):
+        await link.retire()
+        left = self._retired[node_id]
+        left.remove(link)
+        if not left:
+            del self._retired[node_id]
+
+    def drop(self, node_id):
+        """Closes a node's connections: what is in flight there fails now, and is tried elsewhere."""
+        links = list(self._retired.get(node_id, ()))
+        if node_id in self._links:
+            links.append(self._links.pop(node_id))
+        for link in links:
+            self._see_to(link.close())
+
+    def _see_to(self, closing):
+        task = asyncio.ensure_future(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def close(self):
         """Closes all."""
-        for node_id in list(self._links):
+        for node_id in {*self._links, *self._retired}:
             self.drop(node_id)
         await asyncio.gather(*self._closing)

@@ -30,10 +30,12 @@ class Node:
         self.local_in_flight = 0
         self.boots = boots
         self.operator_state = None
+        self.registrations = 0
         self.renew(descriptor, now_s)
 
     def renew(self, descriptor, now_s):
         """A registration: all that was measured or heard of the node before is gone."""
+        self.registrations += 1
         self.descriptor = descriptor
         self.health = pb.NodeHealth()
         self.heard = False

@@ -1,19 +1,11 @@
-"""The scheduler as a program: start, serve, drain, end.
+"""The scheduler: what it starts in which order, what it does beside its answers, how it drains."""
 
-Exit codes: 0 ended after SIGTERM or SIGINT, 2 the config is wrong, 3 a port cannot be had.
-"""
-
-import argparse
 import asyncio
 import logging
-import os
 import random
-import signal
-import sys
 import time
 
-from npuforge import loop, memory, security, transport
-from npuforge.config import ConfigError
+from npuforge import program, security, transport
 from npuscheduler import metrics as metrics_module
 from npuscheduler.dispatch import Dispatcher
 from npuscheduler.http import start_http
@@ -28,7 +20,7 @@ log = logging.getLogger("npu-scheduler")
 TICK_S = 0.1
 
 
-class Scheduler:
+class Scheduler(program.Program):
     """The registry, the connections, the server and the pages."""
 
     def __init__(self, settings, base):
@@ -45,7 +37,7 @@ class Scheduler:
         self._server, self._pages, self._tasks = None, [], []
 
     async def start(self):
-        """Serves; returns the gRPC port. OSError when a port cannot be had."""
+        """See `Program.start`."""
         server = self._settings["server"]
         engine = self._settings["transport"]["engine"]
         self._server, port = transport.bind_server(
@@ -56,7 +48,7 @@ class Scheduler:
             self._pages.append(await start_http(listen, pages))
         await self._server.start()
         self._tasks = [asyncio.ensure_future(self._watch()), asyncio.ensure_future(self._follow_clocks())]
-        return port
+        return f"port {port}, policy {self.registry.policy.name},"
 
     def _metrics_page(self):
         text = self.metrics.text(self.registry.statuses(), self.registry.policy.name, time.time_ns() // 1_000_000)
@@ -82,7 +74,7 @@ class Scheduler:
             await asyncio.sleep(0.2)
 
     async def drain(self):
-        """Takes no more requests, lets those that are here end, and ends."""
+        """See `Program.drain`."""
         self.service.end()
         # Every request that came before its clients hear of the end is answered.
         await self._server.stop(self._settings["scheduler"]["request_timeout_ms"] / 1000)
@@ -93,6 +85,7 @@ class Scheduler:
             page.close()
             await page.wait_closed()
         await self._links.close()
+        log.info("answered %d requests, %d of them with an error", self.metrics.total, self.metrics.errors)
 
 
 async def look(settings, base):
@@ -102,40 +95,18 @@ async def look(settings, base):
 
 async def serve(settings, base):
     """Runs the scheduler until a signal comes."""
-    scheduler = Scheduler(settings, base)
-    ended = asyncio.Event()
-    running = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        running.add_signal_handler(number, ended.set)
-    port = await scheduler.start()
-    log.info("serving at port %s on %s, policy %s", port, loop.NAME, scheduler.registry.policy.name)
-    await ended.wait()
-    log.info("draining")
-    await scheduler.drain()
-    log.info("answered %d requests, %d of them with an error", scheduler.metrics.total, scheduler.metrics.errors)
+    await program.serve(Scheduler(settings, base), log)
 
 
 def parse(arguments):
     """The command line."""
-    parser = argparse.ArgumentParser(description="Takes inference requests and gives each to a node of the cluster.")
-    parser.add_argument("--config", required=True, help="the scheduler's TOML file")
+    what = "Takes inference requests and gives each to a node of the cluster."
+    parser = program.command_line(what, "the scheduler's")
     parser.add_argument("--check", action="store_true", help="look at the config, and end")
     return parser.parse_args(arguments)
 
 
 def main(arguments):
     """Runs the program; returns its exit code."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     options = parse(arguments)
-    memory.keep_freed_memory()
-    try:
-        settings = load_settings(options.config)
-        base = os.path.dirname(os.path.abspath(options.config))
-        loop.run(look(settings, base) if options.check else serve(settings, base))
-    except (ConfigError, security.SecurityError) as error:
-        print(f"npu-scheduler: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"npu-scheduler: {error}", file=sys.stderr)
-        return 3
-    return 0
+    return program.run("npu-scheduler", options.config, load_settings, look if options.check else serve)

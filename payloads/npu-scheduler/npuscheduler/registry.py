@@ -25,6 +25,7 @@ class Reservation:
     def __init__(self, lock, node):
         self._lock = lock
         self.node = node
+        self.registration = node.registrations
         self._open = True
 
     def release(self):
@@ -124,10 +125,11 @@ class Registry:
         which = f"the node '{only}'" if only is not None else "any node"
         return Refusal(Code.NO_AVAILABLE_NODE, f"{which} is not available for the model '{model_id}'")
 
-    def failed(self, node):
-        """A call to the node could not be carried."""
+    def failed(self, reservation):
+        """The call could not be carried; what began before the node's last registration says nothing of it now."""
         with self._lock:
-            node.failed(self.rules)
+            if reservation.registration == reservation.node.registrations:
+                reservation.node.failed(self.rules)
 
     def answered(self, node, inference_ms, network_ms):
         """A request was answered."""

@@ -8,25 +8,20 @@ import time
 from npuforge import npuforge_pb2 as pb
 from npuforge import rpc, security, wire
 from npuforge.codes import Code, Refusal
+from npuforge.service import Service, unix_us
 from npuscheduler.dispatch import refused
 
 log = logging.getLogger("npu-scheduler")
 
-SHORTEST_PERIOD_MS = 100
-LONGEST_PERIOD_S = 3600.0
 # The longest that DrainNode waits for what is in flight.
 LONGEST_WAIT_MS = 60_000
 
 
-def unix_us():
-    """The wall clock in microseconds."""
-    return time.time_ns() // 1000
-
-
-class SchedulerService:
+class SchedulerService(Service):
     """The RPCs, over the registry and the dispatcher."""
 
     def __init__(self, settings, sec, registry, links, dispatcher, metrics):
+        super().__init__()
         self._max_payload_bytes = settings["server"]["max_payload_bytes"]
         self._interval_ms = settings["health"]["interval_ms"]
         self._engine = settings["transport"]["engine"]
@@ -35,7 +30,6 @@ class SchedulerService:
         self._token = sec.token
         self._registry, self._links = registry, links
         self._dispatcher, self._metrics = dispatcher, metrics
-        self._end = asyncio.Event()
 
     def handlers(self):
         """The generic handler for a server."""
@@ -50,10 +44,6 @@ class SchedulerService:
             "StreamTelemetry": self.stream_telemetry,
         }
         return rpc.handlers(rpc.SCHEDULER, functions, raw=("Infer",), engine=self._engine)
-
-    def end(self):
-        """Ends what has no end of its own."""
-        self._end.set()
 
     async def infer(self, data, context):
         """One request, bytes in and buffers out: answered once, with a result or a code."""
@@ -102,7 +92,7 @@ class SchedulerService:
         except Refusal as error:
             log.warning("refused node %r: %s", node_id[:64], error.message)
             return pb.RegisterNodeResponse(error_code=error.code.value, error_message=error.message)
-        self._links.get(node)
+        self._links.renew(node)
         log.info("node %s is at %s", node_id, request.descriptor.address)
         return pb.RegisterNodeResponse(accepted=True, heartbeat_interval_ms=self._interval_ms)
 
@@ -152,32 +142,15 @@ class SchedulerService:
             accepted=True, state=node.state(self._registry.rules), in_flight=node.local_in_flight
         )
 
-    async def clock(self, request, context):
-        """The scheduler's clock, for the offset to it."""
-        now = unix_us()
-        return pb.ClockResponse(received_unix_us=now, answered_unix_us=unix_us())
-
-    async def stream_telemetry(self, request, context):
-        """All nodes, again and again, until the caller has enough."""
-        period_s = max(SHORTEST_PERIOD_MS, request.period_ms or 1000) / 1000
-        ended = False
-        while not ended:
-            yield pb.SchedulerTelemetry(
-                unix_us=unix_us(),
-                nodes=self._registry.statuses(),
-                policy=self._registry.policy.name,
-                requests_total=self._metrics.total,
-                errors_total=self._metrics.errors,
-            )
-            ended = await self._ended(min(period_s, LONGEST_PERIOD_S))
-
-    async def _ended(self, seconds):
-        """Whether the program ends within that time."""
-        try:
-            await asyncio.wait_for(self._end.wait(), seconds)
-        except asyncio.TimeoutError:
-            return False
-        return True
+    def telemetry(self):
+        """All nodes, and the counts of requests."""
+        return pb.SchedulerTelemetry(
+            unix_us=unix_us(),
+            nodes=self._registry.statuses(),
+            policy=self._registry.policy.name,
+            requests_total=self._metrics.total,
+            errors_total=self._metrics.errors,
+        )
 
 
 def _refusal(error, request_id):

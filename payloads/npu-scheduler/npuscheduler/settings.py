@@ -4,7 +4,7 @@ import collections
 
 from npuforge import channels
 from npuforge.config import ConfigError, load_config
-from npuforge.transport import check_engine
+from npuforge.transport import KEYS, check_engine
 
 POLICIES = ("round-robin", "least-queue", "ect")
 
@@ -27,15 +27,10 @@ TABLES = {
         "stale": (bool, False),
     },
     "transport": {
-        "engine": (str, "lean"),
+        **KEYS,
         "node_connections": (int, 2),
         "h2_stream_window_bytes": (int, 0),
         "h2_connection_window_bytes": (int, 0),
-        "security": (str, "tls"),
-        "ca_file": (str, ""),
-        "certificate_file": (str, ""),
-        "key_file": (str, ""),
-        "token_file": (str, ""),
     },
     "health": {
         "interval_ms": (int, 2000),

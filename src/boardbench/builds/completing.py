@@ -64,9 +64,12 @@ class Completer:
                     files.append(_model_file(models.ensure(payload, self._store, self._voice), part.path))
                 else:
                     files += _files(self._program(payload, part.built, board, source), part.path)
+            libraries: Mapping[str, object] | None = None
             if payload.python:
-                files += wheels.ensure(payload.python, self._interpreter(board), self._cache)
-            return payload.with_built(files)
+                interpreter = self._interpreter(board)
+                files += wheels.ensure(payload.python, interpreter, self._cache)
+                libraries = wheels.libraries(payload.python, interpreter)
+            return payload.with_built(files, libraries)
 
     def ready(self, payload: Payload, board: Board, source: str = programs.PINNED) -> bool:
         """Whether all programs and libraries are in the store for a board that was met. Models do not count: they take

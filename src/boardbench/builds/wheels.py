@@ -47,9 +47,14 @@ class Interpreter:
         return [*options, f"--python-version={self.python}", "--implementation=cp"]
 
 
+def libraries(requirements: Sequence[str], wanted: Interpreter) -> dict[str, object]:
+    """What these pins mean for an interpreter: `{"python", "arch", "wheels": [..]}`, as a board records it."""
+    return {"python": wanted.python, "arch": wanted.arch, "wheels": sorted(requirements)}
+
+
 def key_of(requirements: Sequence[str], wanted: Interpreter) -> str:
     """The folder's name: a hash of all that is asked for."""
-    asked = {"format": FORMAT, "python": wanted.python, "arch": wanted.arch, "wheels": sorted(requirements)}
+    asked = {"format": FORMAT, **libraries(requirements, wanted)}
     return "wheels-" + hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
 
 

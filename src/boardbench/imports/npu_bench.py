@@ -170,6 +170,7 @@ def _verdict(value: Mapping[str, Any]) -> list[tuple[str, str]]:
         "node-appeared": "nodes-unanswered",
         "error-rate-too-high": "workload-failed",
         "too-few-samples": "workload-short",
+        "golden-outputs-differ": "outputs-differ",
     }
     told = [entry for entry in verdict.get("reasons") or [] if isinstance(entry, dict)]
     reasons = [

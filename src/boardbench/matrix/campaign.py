@@ -6,7 +6,6 @@ closed with a verdict.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +14,11 @@ from boardbench import locations
 from boardbench.errors import BenchError, InputError
 from boardbench.inventory import Board, Inventory
 from boardbench.matrix import lease, preflight, waking
-from boardbench.matrix.catch_up import catch_up
-from boardbench.matrix.cluster import payload_names, unfit_cells, whole
+from boardbench.matrix.catch_up import catch_up, let_loads_end
+from boardbench.matrix.cluster import board_files, payload_names, unfit_cells, whole
 from boardbench.matrix.cooling import Operator, drivers_of
 from boardbench.matrix.ending import facts_after, put_back
+from boardbench.matrix.given import check_commands
 from boardbench.matrix.heart import Heart
 from boardbench.matrix.interrupt import Stops
 from boardbench.matrix.journal import Journal
@@ -30,7 +30,7 @@ from boardbench.matrix.progress import OnProgress, Phase, Progress, silent
 from boardbench.matrix.progress_file import ProgressFile
 from boardbench.matrix.resume import Past, Standing, check_payloads, check_plan, matrix_file, read, reopen
 from boardbench.matrix.run_cell import Bench, Timings
-from boardbench.matrix.wave import TELL_EVERY_S, Floor, Outcome, run_wave
+from boardbench.matrix.wave import Floor, Outcome, run_wave
 from boardbench.payload import load_payload
 from boardbench.results import collect, store
 from boardbench.results.fetch import DoorLike
@@ -82,6 +82,7 @@ class Wishes:
     payloads_dir: Path | None = None
     steal_why: str | None = None
     timings: Timings = field(default_factory=Timings)
+    bringing: preflight.Bringing = preflight.by_provision
 
     def teller(self, phase: Phase) -> Callable[[str, str], None]:
         """Tells (what happens, board) as progress in this phase."""
@@ -110,6 +111,7 @@ def run(
     payloads_dir: Path | None = None,
     steal_why: str | None = None,
     timings: Timings | None = None,
+    bringing: preflight.Bringing = preflight.by_provision,
     cells: Sequence[str] = (),
 ) -> CampaignOutcome:
     """Run the matrix on those of `boards` that it is for; of its cells only those that a glob of `cells` fits, if any.
@@ -118,7 +120,7 @@ def run(
     there is no campaign. Raises Interrupted, and re-raises any other error, after the boards were put back and the
     folder was closed.
     """
-    wishes = Wishes(open_door, on_progress, operator, argv, payloads_dir, steal_why, timings or Timings())
+    wishes = Wishes(open_door, on_progress, operator, argv, payloads_dir, steal_why, timings or Timings(), bringing)
     loaded = _matrix_of(matrix)
     with Stops(RESUME_COMMAND) as stops:
         holder = Holder.here(store.campaign_name(), steal_why)
@@ -147,18 +149,19 @@ def resume(
     payloads_dir: Path | None = None,
     steal_why: str | None = None,
     timings: Timings | None = None,
+    bringing: preflight.Bringing = preflight.by_provision,
 ) -> CampaignOutcome:
     """Bring a campaign to its end that was killed, cut off or interrupted. Raises as `run` does.
 
     The plan is the locked one. What lies here whole is not run again; what ran on a board meanwhile is collected.
     """
-    wishes = Wishes(open_door, on_progress, operator, argv, payloads_dir, steal_why, timings or Timings())
+    wishes = Wishes(open_door, on_progress, operator, argv, payloads_dir, steal_why, timings or Timings(), bringing)
     past = read(folder)
     loaded = load_matrix(matrix_file(past, matrix_path)).restrict(past.plan["restricted_to"])
     with Stops(RESUME_COMMAND) as stops, Journal(folder / store.JOURNAL) as journal:
         past = read(folder)  # now that nobody else writes it
         stops.doing = "the resume"
-        _let_loads_end(past, float(past.plan["wall_time"]["duration_s"]), on_progress)
+        let_loads_end(past, float(past.plan["wall_time"]["duration_s"]), on_progress)
         boards = [board for board in inventory.select(",".join(past.boards)) if board.name in past.boards]
         holder = Holder.here(folder.name, steal_why)
         boards = sorted(boards, key=lambda board: past.boards.index(board.name))
@@ -170,16 +173,6 @@ def resume(
         reopen(past, holder, list(argv), taken.stolen_from(steal_why))
         bench = start.bench(folder, holder, journal, stops, [*start.lost, *taken.errors])
         return _Campaign(bench, start.woken, taken.errors, past).run()
-
-
-def _let_loads_end(past: Past, window_s: float, on_progress: OnProgress) -> None:
-    """A load that went on without a controller is not disturbed: no board is asked for anything before its end."""
-    busy = past.busy_s(window_s)
-    end = time.monotonic() + max(busy.values(), default=0.0)
-    while (left := end - time.monotonic()) > 0:
-        message = f"a load may still run on {', '.join(sorted(busy))}: left alone for {left:.0f} s more"
-        on_progress(Progress(Phase.MEASURE, message))
-        time.sleep(min(left, TELL_EVERY_S))
 
 
 def _matrix_of(given: Path | Matrix | Plan) -> Matrix:
@@ -204,10 +197,12 @@ class _Start:
         }
         self.payloads = {name: preflight.payload_files(payload) for name, payload in payloads.items()}
         wishes.on_progress(Progress(Phase.FACTS, f"asking {len(boards)} boards for their facts"))
-        self.woken = waking.meet(boards, wishes.open_door, list(payloads.values()), holder, wishes.teller(Phase.LOST))
+        wanted = preflight.Wanted(list(payloads.values()), board_files(matrix, boards), wishes.bringing)
+        self.woken = waking.meet(boards, wishes.open_door, wanted, holder, wishes.teller(Phase.LOST))
         self.met, self.lost = self.woken.met, self.woken.lost
         self.virtual, scale = preflight.check(self.boards, self.met)
         self.plan = make_plan(matrix, boards, scale)
+        check_commands(self.plan, self.boards, virtual=self.virtual)
         self.keeper = preflight.keeper(self.plan, self.inventory, self.boards, self.met)
         for name, what in self.keeper.warnings():
             wishes.on_progress(Progress(Phase.FACTS, f"warning: {what}", name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ from boardbench.errors import BenchError, BugError
 from boardbench.inventory import Board
 from boardbench.matrix import run_cell
 from boardbench.matrix.contact import enter
-from boardbench.matrix.progress import Phase, Progress
+from boardbench.matrix.progress import OnProgress, Phase, Progress
 from boardbench.matrix.resume import Past
 from boardbench.matrix.run_cell import Bench
+from boardbench.matrix.wave import TELL_EVERY_S
 from boardbench.results.fetch import DoorLike
 from boardbench.results.record import Attempt, with_answer
 
@@ -81,3 +83,13 @@ def _forget(bench: Bench, door: DoorLike, run: str, phase: str) -> None:
         door.call("finish", {"run": run}, deadline_s=bench.timings.restore_s)
     door.call("forget", {"run": run}, deadline_s=bench.timings.restore_s)
     bench.journal.note("abandoned", run=run, why=f"half a run ({phase}): the cell is repeated as a new attempt")
+
+
+def let_loads_end(past: Past, window_s: float, on_progress: OnProgress) -> None:
+    """A load that went on without a controller is not disturbed: no board is asked for anything before its end."""
+    busy = past.busy_s(window_s)
+    end = time.monotonic() + max(busy.values(), default=0.0)
+    while (left := end - time.monotonic()) > 0:
+        message = f"a load may still run on {', '.join(sorted(busy))}: left alone for {left:.0f} s more"
+        on_progress(Progress(Phase.MEASURE, message))
+        time.sleep(min(left, TELL_EVERY_S))

@@ -10,10 +10,11 @@ from boardbench.errors import InputError
 from boardbench.inventory import Board
 from boardbench.workloads.base import Durations, Workload
 from boardbench.workloads.cluster import LOAD as LOAD
-from boardbench.workloads.cluster import NODE, ClusterWorkload, Place
+from boardbench.workloads.cluster import NODE, BoardFiles, ClusterWorkload, Place
 from boardbench.workloads.registry import workload
 
 if TYPE_CHECKING:
+    from boardbench.matrix.load import Matrix
     from boardbench.matrix.plan import Cell
 
 ADDRESS_VARIABLE = "cluster_address"
@@ -101,6 +102,22 @@ def members(name: str, options: Mapping[str, Any], boards: Sequence[str]) -> tup
     return (*((node, NODE) for node in nodes[:wanted]), (load, LOAD))
 
 
+def board_files(matrix: Matrix, boards: Sequence[Board]) -> dict[str, BoardFiles]:
+    """What must lie on the boards of this matrix beside the payloads, by board; the last one is the load's."""
+    together = cluster_workload(matrix.workload)
+    if together is None:
+        return {}
+    roles = dict.fromkeys((board.name for board in boards), NODE) | {boards[-1].name: LOAD}
+    found: dict[str, BoardFiles] = {}
+    for arm in matrix.arms:
+        options = {**matrix.workload_options, **arm.options}
+        for name, role in roles.items():
+            files = together.board_files(role, name, options)
+            if files is not None:
+                found.setdefault(name, files)
+    return found
+
+
 def whole(wave: Sequence[Cell], chosen: Sequence[Cell]) -> list[Cell]:
     """The chosen cells of a wave; of boards that work together all of them as soon as one is chosen."""
     return list(wave) if chosen and any(cell.role for cell in wave) else list(chosen)
@@ -115,10 +132,10 @@ def unfit_cells(cells: Sequence[Cell], boards: Mapping[str, str]) -> dict[str, s
     return found
 
 
-def place_of(cell: Cell, wave: Sequence[Cell], boards: Mapping[str, Board], *, virtual: bool) -> Place:
-    """Where a cell of a wave stands."""
+def place_of(cell: Cell, wave: Sequence[Cell], boards: Mapping[str, Board], *, virtual: bool, seed: int = 0) -> Place:
+    """Where a cell of a wave stands; `seed`: the matrix's."""
     nodes = tuple((c.boards[0], address_of(boards[c.boards[0]])) for c in wave if c.role == NODE)
     load = next(c.boards[0] for c in wave if c.role == LOAD)
     board = cell.boards[0]
     addresses = address_of(boards[board]), nodes, address_of(boards[load])
-    return Place(cell.role, board, *addresses, virtual, cell.repetition)
+    return Place(cell.role, board, *addresses, virtual, seed + cell.repetition)

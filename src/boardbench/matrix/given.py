@@ -9,7 +9,7 @@ from boardbench.inventory import Board
 from boardbench.matrix import cluster
 from boardbench.matrix.arms import Arm
 from boardbench.matrix.plan import Plan
-from boardbench.workloads.base import script
+from boardbench.workloads.base import Durations, script
 
 
 def options_on(plan: Plan, board: Board, arm: Arm) -> dict[str, Any]:
@@ -17,6 +17,16 @@ def options_on(plan: Plan, board: Board, arm: Arm) -> dict[str, Any]:
     names = plan.traits.board_options
     from_board = {option: board.vars[name] for option, name in names.items() if name in board.vars}
     return {**from_board, **plan.options(arm)}
+
+
+def check_commands(plan: Plan, boards: Mapping[str, Board], *, virtual: bool) -> None:
+    """Raises InputError where a board's part in a cluster cannot be said: before anything is touched."""
+    for wave in plan.waves:
+        for cell in wave:
+            if cell.role:
+                place = cluster.place_of(cell, wave, boards, virtual=virtual, seed=plan.matrix.seed)
+                options = options_on(plan, boards[cell.boards[0]], plan.arm(cell.arm))
+                cluster.argv(plan.matrix.workload, place, "run", options, Durations(plan.window_s, plan.interval_s))
 
 
 def cold_files(plan: Plan, board: Board, arm: Arm, payloads: Mapping[str, Any]) -> list[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from boardbench import crew
+from boardbench.builds import wheels
 from boardbench.errors import BenchError, InputError, RigError
 from boardbench.inventory import Board, Inventory
 from boardbench.matrix.gates.before import Look
@@ -15,6 +16,7 @@ from boardbench.matrix.gates.limits import MIN_FREE_BYTES
 from boardbench.matrix.plan import Plan
 from boardbench.payload import Payload
 from boardbench.results.fetch import DoorLike
+from boardbench.workloads.cluster import BoardFiles
 
 FACTS_S = 60.0
 STAGING = "/var/lib/boardbench"
@@ -22,6 +24,13 @@ LOG_ROW_BYTES = 600
 """What a period of the logger leaves at most, in bytes: a row of a board with many sensors, and the workload's own."""
 CHECK_SCOPE = "campaign-check"
 """A scope is asked for even when nothing is changed."""
+Bringing = Callable[[str, Board], str]
+"""Says what to do so that a board gets a payload, by its name."""
+
+
+def by_provision(*_: object) -> str:
+    """`Bringing` where nobody knows the playbook."""
+    return "run ./inv provision first"
 
 
 class WrongBoardError(RigError):
@@ -39,22 +48,38 @@ class Met:
 
 
 def meet(
-    boards: Sequence[Board], open_door: Callable[[Board], DoorLike], payloads: Sequence[Payload] = ()
+    boards: Sequence[Board], open_door: Callable[[Board], DoorLike]
 ) -> tuple[dict[str, Met], dict[str, BenchError]]:
     """As `ask_all`, and raises when no board is fit."""
-    met, lost = ask_all(boards, open_door, payloads)
+    met, lost = ask_all(boards, open_door)
     if not met:
         raise next(iter(lost.values()))
     return met, lost
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What must lie on the boards: payloads, just as they are here, on all; and what each needs beside them.
+
+    `bringing` says how a board gets a payload.
+    """
+
+    payloads: Sequence[Payload] = ()
+    files: Mapping[str, BoardFiles] = field(default_factory=dict)
+    bringing: Bringing = by_provision
+
+
+NOTHING = Wanted()
+
+
 def ask_all(
-    boards: Sequence[Board], open_door: Callable[[Board], DoorLike], payloads: Sequence[Payload] = ()
+    boards: Sequence[Board], open_door: Callable[[Board], DoorLike], wanted: Wanted = NOTHING
 ) -> tuple[dict[str, Met], dict[str, BenchError]]:
     """Facts of all boards at once: those that answered, and the errors of those that did not.
 
-    The boards must have `payloads` just as they are here. A board that is not fit (no answer, another host key, sudo
-    that asks) costs only its own cells. Raises WrongBoardError, and errors that are not the rig's.
+    The boards must have what is `wanted`, payloads just as they are here with the Python libraries that these pin. A
+    board that is not fit (no answer, another host key, sudo that asks) costs only its own cells.
+    Raises WrongBoardError, and errors that are not the rig's.
     """
 
     def ask(board: Board) -> Met:
@@ -63,9 +88,15 @@ def ask_all(
             if not isinstance(facts, Mapping):
                 raise RigError("the board gave no facts", where=board.name)
             check_identity({board.name: board}, {board.name: facts})
-            _check_payloads(door, board, payloads)
+            _check_payloads(door, board, wanted.payloads, wanted.bringing)
+            if board.name in wanted.files:
+                _check_files(door, board, wanted.files[board.name])
             # Without payloads nobody is about to begin: then only identity and clock are wanted.
-            found = look(door, board.name, hashes=bool(payloads), sample_s=SAMPLE_S if payloads else 0.0)
+            begins = bool(wanted.payloads)
+            found = look(door, board.name, hashes=begins, sample_s=SAMPLE_S if begins else 0.0)
+            for payload in wanted.payloads:
+                if payload.python and (why := _libraries_differ(payload, board, facts, found)):
+                    raise WrongBoardError(why, where=board.name, advice=wanted.bringing(payload.name, board))
         clock = found["clock"]
         return Met(facts, found, float(clock["offset_s"]), float(clock["error_s"]))
 
@@ -173,7 +204,7 @@ def check_room(met: Mapping[str, Met]) -> None:
                 )
 
 
-def _check_payloads(door: DoorLike, board: Board, payloads: Sequence[Payload]) -> None:
+def _check_payloads(door: DoorLike, board: Board, payloads: Sequence[Payload], bringing: Bringing) -> None:
     """What is on the board is byte for byte what is in the checkout. Raises WrongBoardError."""
     for payload in payloads:
         steps = [
@@ -191,5 +222,59 @@ def _check_payloads(door: DoorLike, board: Board, payloads: Sequence[Payload]) -
             raise WrongBoardError(
                 f"payload {payload.name} is not on the board as it is in {payload.folder}",
                 where=board.name,
-                advice="run ./inv provision first",
+                advice=bringing(payload.name, board),
             )
+
+
+def _libraries_differ(payload: Payload, board: Board, facts: Mapping[str, Any], found: Look) -> str:
+    """How the Python libraries on the board are not those that the payload pins for its Python; else nothing.
+
+    The controller need not have these libraries: the board has recorded which ones it was given.
+    """
+    recorded = found.get("libraries")
+    have = recorded.get(payload.name) if isinstance(recorded, Mapping) else None
+    if not isinstance(have, Mapping):
+        return f"the board has no record of the Python libraries of payload {payload.name}"
+    want = wheels.libraries(payload.python, wheels.interpreter_of(facts, board.name))
+    if want["wheels"] != have.get("wheels"):
+        return (
+            f"the Python libraries of payload {payload.name} are not those that {payload.folder / 'payload.yml'} pins: "
+            f"{_only(have.get('wheels'), want['wheels'])} there, {_only(want['wheels'], have.get('wheels'))} here"
+        )
+    if (want["python"], want["arch"]) != (have.get("python"), have.get("arch")):
+        return (
+            f"the Python libraries of payload {payload.name} on the board are for Python {have.get('python')} on "
+            f"{have.get('arch')}, the board has Python {want['python']} on {want['arch']}"
+        )
+    changed = have.get("changed")
+    if changed:
+        more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+        return f"file {changed[0]} of payload {payload.name} is not as it was put there{more}"
+    return ""
+
+
+def _only(these: object, those: object) -> str:
+    """What only `these` pins name."""
+    mine, others = ({str(name) for name in pins} if isinstance(pins, list) else set() for pins in (these, those))
+    return ", ".join(sorted(mine - others)) or "nothing more"
+
+
+def _check_files(door: DoorLike, board: Board, wanted: BoardFiles) -> None:
+    """The files are there, for root alone to read. Raises WrongBoardError."""
+    steps = [
+        {
+            "id": f"file {wanted.folder}/{name}",
+            "resource": "file",
+            "args": {"path": f"{wanted.folder}/{name}", "mode": "0600"},
+            "line": wanted.what,
+        }
+        for name in wanted.names
+    ]
+    args = {"scope": CHECK_SCOPE, "steps": steps, "check": True, "diff": False, "stop_on_failure": False}
+    recap = door.call("apply", args, deadline_s=FACTS_S).get("recap")
+    if not isinstance(recap, Mapping) or recap.get("changed") != 0 or recap.get("failed") != 0:
+        raise WrongBoardError(
+            f"the {wanted.what} are not on the board, or not all of them ({wanted.folder})",
+            where=board.name,
+            advice=wanted.advice,
+        )

@@ -256,7 +256,9 @@ def _attempt(bench: Bench, cell: Cell, attempt: int, evidence: tuple[Mapping[str
     chain = Chain(plan.wall_s(given["run_s"]), plan.wall_s(given["gap_s"])) if given is not None else None
     durations = Durations(bench.window_s, plan.interval_s, chain, bench.lead_s)
     wave = [other for other in plan.cells if other.wave == cell.wave]
-    place = cluster.place_of(cell, wave, bench.boards, virtual=bench.virtual) if cell.role else None
+    place = None
+    if cell.role:
+        place = cluster.place_of(cell, wave, bench.boards, virtual=bench.virtual, seed=plan.matrix.seed)
     argv = cluster.argv(kind.name, place, name, options, durations)
     mode = str(options.get("mode", "sustained"))
     return Attempt(

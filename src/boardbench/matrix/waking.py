@@ -17,8 +17,7 @@ from boardbench.matrix.lease import Holder
 from boardbench.matrix.leftovers import OpenDoor
 from boardbench.matrix.power import recovery
 from boardbench.matrix.power.recovery import Notes, Recovery, Tell
-from boardbench.matrix.preflight import Met
-from boardbench.payload import Payload
+from boardbench.matrix.preflight import Met, Wanted
 
 SPARE_S = 60.0
 """For what a cycle takes beside its own pauses."""
@@ -51,24 +50,22 @@ class Woken:
         return replace(self.recovery, notes=notes, tell=tell)
 
 
-def meet(
-    boards: Sequence[Board], open_door: OpenDoor, payloads: Sequence[Payload], holder: Holder, tell: Tell
-) -> Woken:
-    """What `preflight.meet` promises, and boards that stay away are brought back by their power first.
+def meet(boards: Sequence[Board], open_door: OpenDoor, wanted: Wanted, holder: Holder, tell: Tell) -> Woken:
+    """What `preflight.ask_all` promises, and boards that stay away are brought back by their power first.
 
     Raises as `preflight.meet` does; and RigError, before any power is cut, when somebody else holds a board: then the
     others may be away because of what they do there.
     """
     kept = Kept()
     mine = Recovery.of({board.name: board for board in boards}, open_door, kept, tell)
-    met, lost = preflight.ask_all(boards, open_door, payloads)
+    met, lost = preflight.ask_all(boards, open_door, wanted)
     for _ in range(recovery.FAILURES):
         away = {name: error for name, error in lost.items() if mine.can_help(name, error)}
         if not away:
             break
         _hold_and_cycle(boards, met, away, mine, holder)
         back = [board for board in boards if board.name in away and board.name not in mine.quarantined]
-        found, still = preflight.ask_all(back, open_door, payloads)
+        found, still = preflight.ask_all(back, open_door, wanted)
         met, lost = {**met, **found}, {name: error for name, error in lost.items() if name not in found} | still
     if not met:
         raise next(iter(lost.values()))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from boardbench.builds.completing import Completer
+from boardbench.builds.completing import Completer, OpenDoor
 from boardbench.crew import each
 from boardbench.errors import BenchError, BugError
 from boardbench.inventory import Board, Inventory
+from boardbench.results.fetch import DoorLike
 
 from .compile import PROVISION, BoardProgram, Request, chosen, compile_playbook, incomplete
 from .load import Playbook
@@ -19,25 +18,6 @@ from .recap import STATES, BoardOutcome, Outcome, StepResult
 Event = dict[str, object]
 # Restoring and listing read and write some hundred files at most.
 SCOPES_DEADLINE_S = 60.0
-
-
-class BoardDoor(Protocol):
-    """What this module needs of `boardbench.board.Door`."""
-
-    def call(
-        self,
-        verb: str,
-        args: Mapping[str, object],
-        *,
-        deadline_s: float,
-        blobs: Mapping[str, Path | bytes] | None = None,
-        on_event: Callable[[Event], None] | None = None,
-    ) -> dict[str, object]:
-        """See `Door.call`."""
-        ...
-
-
-OpenDoor = Callable[[Board], AbstractContextManager[BoardDoor]]
 OnEvent = Callable[[str, Event], None]
 
 
@@ -129,7 +109,7 @@ class _Worker:
         except BenchError as error:
             self.error = error
 
-    def _make(self, door: BoardDoor, request: Request) -> None:
+    def _make(self, door: DoorLike, request: Request) -> None:
         if request.verb == "apply":
             self._apply(door, request)
         elif request.each_campaign:
@@ -145,7 +125,7 @@ class _Worker:
         else:
             raise BugError(f"a playbook cannot ask for '{request.verb}'")
 
-    def _apply(self, door: BoardDoor, request: Request) -> None:
+    def _apply(self, door: DoorLike, request: Request) -> None:
         before = len(self.steps)
 
         def heard(event: Event) -> None:
@@ -167,14 +147,14 @@ class _Worker:
         for step in request.steps[len(told) :]:
             self._note(StepResult(step["id"], step["resource"], "skipped", message="not run: an earlier step failed"))
 
-    def _scopes(self, door: BoardDoor) -> list[dict[str, Any]]:
+    def _scopes(self, door: DoorLike) -> list[dict[str, Any]]:
         value = door.call("scopes", {}, deadline_s=SCOPES_DEADLINE_S)
         scopes = value["scopes"]
         if not isinstance(scopes, list):
             raise BugError(f"the board answered scopes {scopes!r}", where=self._program.board.name)
         return scopes
 
-    def _restore(self, door: BoardDoor, scope: str) -> None:
+    def _restore(self, door: DoorLike, scope: str) -> None:
         if self._check:
             left = sum(entry["changes"] for entry in self._scopes(door) if entry["scope"] == scope)
             message = f"would put back {left} things" if left else "nothing to put back"
@@ -189,7 +169,7 @@ class _Worker:
         if not restored:
             self._note(StepResult(f"restore {scope}", "restore", "ok", message="nothing to put back"))
 
-    def _purge(self, door: BoardDoor) -> None:
+    def _purge(self, door: DoorLike) -> None:
         if self._check:
             message = "would remove all that boardbench keeps on the board"
             self._note(StepResult("purge", "purge", "changed", message=message))

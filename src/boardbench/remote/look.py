@@ -41,7 +41,7 @@ def look(args: dict[str, Any], call: Call) -> dict[str, Any]:
         "board": _identity(places),
         "image": _image(places),
         "runtime": _runtime(places) if wanted["hashes"] else None,
-        "payloads": payload_hashes(places) if wanted["hashes"] else None,
+        **(_payloads(places) if wanted["hashes"] else {"payloads": None, "libraries": None}),
         "cpu_policies": _policies(places),
         "thermal": sensors.thermal(places),
         "input_volts": sensors.input_volts(places, sensors.power_rails(places)),
@@ -137,17 +137,46 @@ def _sha256(path: str) -> Any:
     return digest.hexdigest()
 
 
-def payload_hashes(places: Places) -> dict[str, Any]:
-    """Per installed payload one hash over names, modes and contents of its files, read where they act."""
-    found = {}
+def _payloads(places: Places) -> dict[str, Any]:
+    """`payloads`: per installed payload one hash over names, modes and contents of its files, read where they act.
+
+    `libraries`: per payload that was recorded with Python libraries which ones these are, and which of its files are
+    not as recorded (`changed`: changed, missing or added).
+    """
+    hashes, libraries = {}, {}
     for name in reading.entries(places.payloads):
         folder = os.path.join(places.payloads, name)
         if os.path.isdir(folder):
-            found[name] = _tree_hash(folder)
-    return found
+            contents: dict[str, str] = {}
+            hashes[name] = _tree_hash(folder, contents)
+            record = _record(places, name)
+            if isinstance(record.get("libraries"), dict):
+                libraries[name] = dict(record["libraries"], changed=_changed(record.get("files"), contents))
+    return {"payloads": hashes, "libraries": libraries}
 
 
-def _tree_hash(folder: str) -> Any:
+def _record(places: Places, name: str) -> dict[str, Any]:
+    """What was noted when the payload was installed; nothing for one without a record, or with a damaged one."""
+    try:
+        with open(os.path.join(places.payload_records, name + ".json"), encoding="utf-8") as file:
+            record = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _changed(recorded: Any, contents: dict[str, str]) -> list[str]:
+    """Files that are not as recorded. A hash that is null is of a file that the board made itself (settings)."""
+    known = recorded if isinstance(recorded, dict) else {}
+    return sorted(
+        path
+        for path in set(known) | set(contents)
+        if path not in known or path not in contents or known[path] not in (None, contents[path])
+    )
+
+
+def _tree_hash(folder: str, contents: dict[str, str]) -> Any:
+    """The hash of a folder; `contents` gets the hash of each of its files."""
     digest = hashlib.sha256()
     for base, folders, files in os.walk(folder):
         # Byte code is the board's own doing.
@@ -158,6 +187,7 @@ def _tree_hash(folder: str) -> Any:
             if reading.is_missing(content):
                 return {"missing": f"{os.path.relpath(path, folder)}: {content['missing']}"}
             mode = os.stat(path).st_mode & 0o7777
+            contents[os.path.relpath(path, folder)] = content
             digest.update(f"{os.path.relpath(path, folder)}\0{mode:o}\0{content}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 

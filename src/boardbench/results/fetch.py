@@ -20,7 +20,7 @@ _TAR_BLOCK_BYTES = 512
 
 
 class DoorLike(Protocol):
-    """What results and the run loop need of `boardbench.board.Door`."""
+    """What everything above the door needs of `boardbench.board.Door`; tests bring doors of their own."""
 
     def call(
         self,

@@ -84,6 +84,8 @@ GATES = (
          "one of the three was measured over another window"),
     Gate("answers", AFTER, "nodes-unanswered", "which nodes gave answers, against those that were asked",
          "look why a node that is registered does not work"),
+    Gate("golden", AFTER, "outputs-differ", "what each node made of one image, twice, before the load",
+         "the backend of the node that is named computes something else: no rate of it means anything"),
     Gate("arm-effect", CAMPAIGN, "arm-did-not-take-effect",
          "equal counters in arms that differ; an impossible control; what a load shows of its own arm",
          "see whether the arm's setting reached the running workload"),
@@ -103,7 +105,8 @@ ALWAYS_ASKED = frozenset(
     | {"load", "load-runs"}
 )
 """Every run has evidence of these. A gate that was not even asked has not been passed."""
-ALWAYS_COUNTS = frozenset({"guard", "arm-effect"})
-"""Whatever a matrix names: a load that the board itself had to end is no measurement, nor one of another arm."""
+ALWAYS_COUNTS = frozenset({"guard", "golden", "arm-effect"})
+"""Whatever a matrix names: a load that the board itself had to end is no measurement, nor one of another arm, nor one
+of wrong answers."""
 DEFAULT_GATES = tuple(gate.name for gate in GATES if gate.fatal and gate.when != CAMPAIGN and gate.name != "cache")
 """What counts when a matrix names no gates. Not `cache`: only some workloads start cold."""

@@ -73,6 +73,7 @@ REASON_CODES = (
     "nodes-unanswered",
     "not-finite",
     "not-writable",
+    "outputs-differ",
     "overheated",
     "overload-quoted",
     "perplexity-differs",

@@ -13,7 +13,7 @@ from typing import Any
 
 from boardbench.analysis import littles_law
 from boardbench.errors import InputError
-from boardbench.results import after, answers, crosscheck
+from boardbench.results import after, answers, crosscheck, golden
 from boardbench.results.problems import Reason
 from boardbench.workloads.base import Samples
 from boardbench.workloads.registry import workload
@@ -60,6 +60,11 @@ def evidence_of(samples: Samples, *, joined: bool = True) -> Iterator[Evidence]:
     if samples.answers is not None:
         asked, counted_by = samples.answers.asked, dict(samples.answers.counted)
         yield _entry("answers", {"asked": list(asked), "answers": counted_by}, list(answers.reasons(asked, counted_by)))
+    if samples.golden is not None:
+        planned = samples.answers.asked if samples.answers is not None else ()
+        outputs = {node: list(seen) for node, seen in samples.golden.outputs.items()}
+        saw = {"outputs": outputs, "alike": [list(group) for group in samples.golden.alike]}
+        yield _entry("golden", saw, list(golden.reasons(planned, samples.golden)))
     if samples.effects:
         saw = {effect.what: dict(effect.saw) for effect in samples.effects}
         why = "; ".join(f"{effect.what}: {effect.why}" for effect in samples.effects if effect.why)

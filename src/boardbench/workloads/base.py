@@ -100,6 +100,18 @@ class Outputs:
 
 
 @dataclass(frozen=True)
+class Golden:
+    """What each node made of one and the same input before the load: node -> hashes of its outputs, in order.
+
+    `alike`: nodes whose outputs must be equal (none named: all). `why`: what the load generator itself has against it.
+    """
+
+    outputs: Mapping[str, tuple[str, ...]]
+    alike: tuple[tuple[str, ...], ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Effect:
     """What an arm should do to the load, as its own output shows it. `saw`: the numbers; `why`: empty when seen."""
 
@@ -116,8 +128,8 @@ class Samples:
 
     A workload only declares the quantities that its output yields; None (or empty) is one that it does not. The rules
     over them are applied to every run of every workload: `total`, its own count of the whole, must be the sum of the
-    intervals; `pairs` must agree; `answers` must come from whom was asked; `closed_loop` must obey Little's law, and
-    its rate is a point of the arm's load curve.
+    intervals; `pairs` must agree; `answers` must come from whom was asked; `golden` outputs must be equal;
+    `closed_loop` must obey Little's law, and its rate is a point of the arm's load curve.
 
     `separate`: intervals are pieces of work of their own, with time between them; `planned`: how many there should be.
     `figures`, `outputs`, `effects`: see their classes. `counters`: numbers of the run that two different arms never
@@ -134,6 +146,7 @@ class Samples:
     total: float | None = None
     pairs: tuple[Pair, ...] = ()
     answers: Answers | None = None
+    golden: Golden | None = None
     separate: bool = False
     planned: int | None = None
     figures: Mapping[str, Figure] = field(default_factory=dict)
@@ -220,3 +233,8 @@ def run_folder(run: str) -> str:
 def script(payload: str, name: str) -> str:
     """Absolute path of a payload's script on the board."""
     return f"{PAYLOAD_ROOT}/{payload}/{name}"
+
+
+def seconds_text(value: float) -> str:
+    """Seconds for a command line: plain decimal, neither an exponent nor float noise (microseconds are enough)."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")

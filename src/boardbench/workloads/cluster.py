@@ -16,8 +16,9 @@ LOAD, NODE = "load", "node"
 class Place:
     """Where one cell of a wave stands: its role and board, and the addresses of all, as the boards reach each other.
 
-    `nodes`: (board, address) of each board under test, in order. `virtual`: the boards are virtual ones. `repetition`:
-    1 is the first; what chance decides in a run is the same for all arms of a repetition, and new in the next.
+    `nodes`: (board, address) of each board under test, in order. `virtual`: the boards are virtual ones.
+    `turn`: a number that the plan's seed fixes, one more in each repetition: what takes turns over the nodes, and what
+    chance decides in a run, is the same for all arms of a repetition and another in the next.
     """
 
     role: str
@@ -26,7 +27,17 @@ class Place:
     nodes: tuple[tuple[str, str], ...]
     load_address: str
     virtual: bool
-    repetition: int = 1
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class BoardFiles:
+    """Files that must lie in `folder` on a board beside the payloads: `what` they are, and what to do without them."""
+
+    what: str
+    folder: str
+    names: tuple[str, ...]
+    advice: str
 
 
 @runtime_checkable
@@ -42,6 +53,10 @@ class ClusterWorkload(Workload, Protocol):
 
     def nodes(self, options: Mapping[str, Any], available: int) -> int:
         """How many of the available nodes an arm with these options wants. Raises InputError."""
+        ...
+
+    def board_files(self, role: str, board: str, options: Mapping[str, Any]) -> BoardFiles | None:
+        """What else must lie on a board in this role; None: nothing. Raises InputError for an option that is wrong."""
         ...
 
     def part(self, place: Place, run: str, options: Mapping[str, Any], durations: Durations) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,21 +20,27 @@ from boardbench.workloads.base import (
     ClosedLoop,
     Durations,
     Figure,
+    Golden,
     Harness,
     Interval,
     Samples,
     Traits,
     run_folder,
     script,
+    seconds_text,
 )
-from boardbench.workloads.cluster import LOAD, NODE, Place
+from boardbench.workloads.cluster import LOAD, NODE, BoardFiles, Place
+from boardbench.workloads.event_lines import STAMP, finite, number, read_events, stamp
 
 REPORT, REQUESTS, NODE_RAW = "load.json", "requests.columns", "node.jsonl"
 PROGRAM = script("npu-run", "main.py")
 UNIT = "inferences"
 ASSEMBLY_S = 20.0
-FIRST_SEED = 42
-"""Of the first repetition, as the rig's load generator had it."""
+FAULT_AT = (0.2, 0.5)
+"""Between which shares of the load a fault comes: there is load before it, and time to come back."""
+CERTIFICATES = "/etc/boardbench/npu"
+"""Where provision puts a board's part of the fleet's certificates, and npu-run looks for it."""
+LOAD_NAMES = ("npu-scheduler", "npu-load")
 LEVEL_WORDS: Mapping[str, Mapping[str, object]] = {
     "policy": {name.replace("-", ""): name for name in ("round-robin", "least-queue", "ect")},
     "stale": {"fresh": False, "stale": True},
@@ -48,20 +55,23 @@ FIGURES: Mapping[str, Mapping[str, float]] = {
     "node-spread": {"ratio": 1.0},  # largest over smallest 50th percentile of latency of the nodes
     "share-spread": {"percentage-points": 1.0},  # largest less smallest share of the nodes
 }
-_STAMP = ("wall_unix_s", "monotonic_s", "boottime_s")
 
 
 class NpuLoad:
     """Loads a cluster; see `ClusterWorkload`."""
 
     name: str = "npu-load"
-    payloads: tuple[str, ...] = ("npu-run", "npu-load", "npu-scheduler", "npu-node", "npu-common")
+    payloads: tuple[str, ...] = ("npu-run", "npu-load", "npu-scheduler", "npu-node", "npu-common", "npu-wheels")
     harness: Harness = Harness(
         scripts=tuple(script(name, "main.py") for name in ("npu-run", "npu-load", "npu-scheduler", "npu-node"))
     )
     raw_files: tuple[str, ...] = (REPORT, REQUESTS)
     concurrency_option: str | None = "concurrency_per_node"
-    traits: Traits = Traits(figures=FIGURES, level_words=LEVEL_WORDS)
+    traits: Traits = Traits(
+        figures=FIGURES,
+        level_words=LEVEL_WORDS,
+        board_options={"model_file": "npu_model", "model_sha256": "npu_model_sha256", "libraries": "npu_libraries"},
+    )
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """A part of it alone is no load."""
@@ -82,6 +92,17 @@ class NpuLoad:
         """See `ClusterWorkload.raw_of`."""
         return (NODE_RAW,) if role == NODE else self.raw_files
 
+    def board_files(self, role: str, board: str, options: Mapping[str, Any]) -> BoardFiles | None:
+        """See `ClusterWorkload.board_files`: certificates, unless plaintext is asked for by name."""
+        if _plaintext(options):
+            return None
+        names = LOAD_NAMES if role == LOAD else (board,)
+        pairs = [f"{name}{end}" for name in names for end in (".pem", "-key.pem")]
+        advice = "run ./inv provision --tags npu first, or ask for a network without TLS: 'plaintext: true'"
+        if role == LOAD:
+            advice += "; a board that loads others also needs the capability 'npu-load' in the inventory"
+        return BoardFiles("certificates of the fleet", CERTIFICATES, ("ca.pem", "token", *pairs), advice)
+
     def part(self, place: Place, run: str, options: Mapping[str, Any], durations: Durations) -> list[str]:
         """See `ClusterWorkload.part`."""
         bell = f"{place.load_address}:50052"
@@ -91,29 +112,51 @@ class NpuLoad:
             PYTHON, "-IS", PROGRAM, place.role,
             "--out", f"{run_folder(run)}/workload",
             "--bell", bell,
-            "--seed", str(FIRST_SEED + place.repetition - 1),
+            "--seed", str(place.turn),
             "--model", str(options.get("model", "yolov8n")),
-            "--duration-s", _seconds(durations.duration_s),
-            "--interval-s", _seconds(durations.interval_s),
+            "--duration-s", seconds_text(durations.duration_s),
+            "--interval-s", seconds_text(durations.interval_s),
             "--stretch", f"{options.get('stretch', 1):g}",
         ]  # fmt: skip
+        argv += ["--plaintext"] if _plaintext(options) else ["--certificates", CERTIFICATES]
         if place.role == LOAD:
             return argv + _load_part(place, options, durations)
         argv += ["--name", place.board, "--listen", f"{place.address}:51001"]
         argv += ["--scheduler", f"{place.load_address}:50051", "--backend", backend]
-        argv += ["--workers", str(options.get("workers", 8)), "--patience-s", _seconds(durations.lead_s + 30.0)]
-        # A fault befalls the first node alone.
-        if "fault" in options and place.board == place.nodes[0][0]:
-            argv += ["--fault", str(options["fault"])]
-        if "model_directory" in options:
-            argv += ["--model-directory", str(options["model_directory"])]
-        return argv
+        argv += ["--workers", str(options.get("workers", 8)), "--patience-s", seconds_text(durations.lead_s + 30.0)]
+        # A fault befalls one node, another one in each repetition, at a moment that differs too.
+        if "fault" in options and place.board == place.nodes[place.turn % len(place.nodes)][0]:
+            at = random.Random(place.turn).uniform(*FAULT_AT)
+            argv += ["--fault", str(options["fault"]), "--fault-at", f"{at:.3f}"]
+        return argv + _model_part(place, backend, options)
 
     def read(self, raw: Path) -> Samples:
         """See `Workload.read`; what is there tells whose output it is."""
         if (raw / NODE_RAW).exists():
             return _read_node(raw / NODE_RAW)
         return _read_load(raw / REPORT)
+
+
+def _plaintext(options: Mapping[str, Any]) -> bool:
+    """Whether the cluster's programs talk without TLS. InputError for a word, which would be true whatever it says."""
+    wanted = options.get("plaintext", False)
+    if not isinstance(wanted, bool):
+        raise InputError(f"option 'plaintext' is {wanted!r}", where="workload", advice="it is true or false")
+    return wanted
+
+
+def _model_part(place: Place, backend: str, options: Mapping[str, Any]) -> list[str]:
+    """Which model a node serves: the hash too, since nodes with different ones would not do the same work."""
+    if backend == "virtual":
+        return []
+    if "model_file" not in options or "model_sha256" not in options:
+        raise InputError(
+            f"backend '{backend}' needs to know its model",
+            where=place.board,
+            advice="give the board the variables npu_model (a path on it) and npu_model_sha256 in the inventory",
+        )
+    argv = ["--model-file", str(options["model_file"]), "--model-sha256", str(options["model_sha256"])]
+    return argv + (["--libraries", str(options["libraries"])] if "libraries" in options else [])
 
 
 def _load_part(place: Place, options: Mapping[str, Any], durations: Durations) -> list[str]:
@@ -125,7 +168,7 @@ def _load_part(place: Place, options: Mapping[str, Any], durations: Durations) -
         "--node-connections", str(options.get("node_connections", 2)),
         "--policy", str(options.get("policy", "round-robin")),
         "--warmup", str(options.get("warmup", 5)),
-        "--lead-s", _seconds(durations.lead_s),
+        "--lead-s", seconds_text(durations.lead_s),
     ]  # fmt: skip
     if "preheat_s" in options:
         argv.append("--preheat")
@@ -135,10 +178,6 @@ def _load_part(place: Place, options: Mapping[str, Any], durations: Durations) -
         argv += ["--mode", "open", "--rate", f"{float(options['rate_per_node']) * len(place.nodes):g}"]
         argv += ["--arrivals", str(options.get("arrivals", "poisson"))]
     return argv
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def _json(path: Path) -> Mapping[str, Any]:
@@ -163,10 +202,7 @@ def _at(data: Any, where: str, *keys: str) -> Any:
 
 
 def _number(data: Any, where: str, *keys: str) -> float:
-    value = _at(data, where, *keys)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{'.'.join(keys)} is not a number", where=where)
-    return float(value)
+    return finite(_at(data, where, *keys), ".".join(keys), where)
 
 
 def _interval(entry: Any, where: str) -> Interval:
@@ -190,6 +226,7 @@ def _read_load(path: Path) -> Samples:
     asked = data.get("nodes_expected") or sorted(counted)
     law = data.get("littles_law")
     concurrency = _at(data, where, "conditions").get("concurrency")
+    golden = _golden(data, where)
     loop = None
     if concurrency is not None and law is not None:
         loop = ClosedLoop(float(concurrency), _number(law, where, "rate_per_s"), _number(law, where, "mean_latency_s"))
@@ -197,13 +234,30 @@ def _read_load(path: Path) -> Samples:
         UNIT,
         tuple(_interval(entry, where) for entry in entries),
         True,
-        "the load ended",
-        {key: _number(data, where, "ended", key) for key in _STAMP},
+        "the load ended" if entries else f"there was no load: {golden.why}",
+        {key: _number(data, where, "ended", key) for key in STAMP},
         data.get("virtual") is True,
         closed_loop=loop,
         total=_number(summary, where, "succeeded"),
-        answers=Answers(tuple(str(name) for name in asked), counted),
+        # Without a load nobody was asked for an answer to it.
+        answers=Answers(tuple(str(name) for name in asked), counted) if entries else None,
+        golden=golden,
         figures={name: Figure(value) for name, value in (_figures(summary, where) | _silence(data)).items()},
+    )
+
+
+def _golden(data: Mapping[str, Any], where: str) -> Golden:
+    """What the load generator compared before the load; without outputs when it did not."""
+    if data.get("golden") is None:
+        return Golden({})
+    outputs = _at(data, where, "golden", "outputs")
+    groups = [_at(group, where, "nodes") for group in data["golden"].get("groups") or ()]
+    if not isinstance(outputs, Mapping) or not all(isinstance(seen, list) for seen in (*outputs.values(), *groups)):
+        raise InputError("golden.outputs is not a list of hashes for each node", where=where)
+    return Golden(
+        {str(node): tuple(map(str, seen)) for node, seen in outputs.items()},
+        tuple(tuple(map(str, group)) for group in groups),
+        str(data["golden"].get("why") or ""),
     )
 
 
@@ -232,34 +286,22 @@ def _silence(data: Mapping[str, Any]) -> dict[str, float]:
 
 def _read_node(path: Path) -> Samples:
     intervals: list[Interval] = []
-    end: Mapping[str, Any] | None = None
+    end_stamp: dict[str, float] | None = None
+    total: float | None = None
+    why = ""
     virtual: bool | None = None
-    try:
-        lines = path.read_bytes().decode("utf-8").split("\n")[:-1]
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8", where=str(path)) from None
-    for number, line in enumerate(lines, start=1):
-        where = f"{path}:{number}"
-        try:
-            event = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"is not JSON: {error}", where=where) from None
-        kind = event.get("event") if isinstance(event, dict) else None
-        if end is not None:
+    for where, event in read_events(path):
+        kind = event.get("event")
+        if end_stamp is not None:
             raise InputError("there is a line after the end event", where=where)
         if kind == "start":
             virtual = event.get("virtual") is True
         elif kind == "interval":
             intervals.append(_interval(event, where))
         elif kind == "end":
-            end = event
-        elif kind == "fault":
-            continue
-        else:
+            end_stamp, total, why = stamp(event, where), number(event, "total", where), str(event.get("why"))
+        elif kind != "fault":
             raise InputError(f"unknown event {kind!r}", where=where)
     if virtual is None:
         raise InputError("there is no start event", where=str(path))
-    stamp = {key: _number(end, str(path), "stamp", key) for key in _STAMP} if end is not None else None
-    total = _number(end, str(path), "total") if end is not None else None
-    why = "" if end is None else str(end.get("why"))
-    return Samples(UNIT, tuple(intervals), end is not None, why, stamp, virtual, total=total)
+    return Samples(UNIT, tuple(intervals), end_stamp is not None, why, end_stamp, virtual, total=total)

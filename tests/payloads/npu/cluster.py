@@ -73,15 +73,15 @@ def merged(base: Tables, over: Tables) -> dict[str, dict[str, object]]:
 
 
 class Program:
-    """One program of the cluster."""
+    """One program of the cluster; `within`: words before its command line that put it somewhere else."""
 
-    def __init__(self, name: str, config: Path, log: Path) -> None:
+    def __init__(self, name: str, config: Path, log: Path, within: tuple[str, ...] = ()) -> None:
         self.log = log
         # PYTHONPATH would hide a library that the program does not find by itself.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         with log.open("ab") as stream:
             self.process = subprocess.Popen(
-                [sys.executable, str(PAYLOADS / name / "main.py"), "--config", str(config)],
+                [*within, sys.executable, str(PAYLOADS / name / "main.py"), "--config", str(config)],
                 stdout=stream,
                 stderr=stream,
                 env=environment,

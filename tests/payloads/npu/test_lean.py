@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from npuforge import channels
-from npuforge.lean import connection as h2
+from npuforge.lean import frames as h2
 from npuforge.lean import hpack, status
 from npuforge.lean.client import Channel
 from npuforge.lean.server import Server

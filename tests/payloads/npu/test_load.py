@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import asyncio
 import itertools
 import json
 import math
@@ -21,7 +22,9 @@ from .cluster import PAYLOADS, Cluster
 
 sys.path.insert(0, str(PAYLOADS / "npu-load"))
 
-from npuload import columns, images, latencies, loops, report
+from npuforge import npuforge_pb2 as pb
+from npuforge import security
+from npuload import cluster, columns, images, latencies, loops, report
 from npuload.requests import OK, Answer, Samples
 
 SMALL = ["--warmup", "1", "--payload-slots", "4", "--min-samples", "1"]
@@ -114,16 +117,6 @@ def test_a_stall_is_in_the_latency_of_all_who_would_have_waited_in_it(tmp_path: 
     assert made["summary"]["latency"]["max"] > 800_000
 
 
-def test_golden_outputs_of_all_nodes_are_compared_before_the_load(shared: Cluster, tmp_path: Path) -> None:
-    words = ["--concurrency", "2", "--requests", "6", "--golden", "--expect-nodes", "jack,king,queen"]
-    assert load(shared.address, tmp_path / "run", *words).returncode == 0
-    golden = report_of(tmp_path / "run")["golden"]
-    assert golden["ok"] is True
-    outputs = {digest for seen in golden["outputs"].values() for digest in seen}
-    assert len(golden["outputs"]) == 3
-    assert len(outputs) == 1
-
-
 def test_a_stage_that_nobody_fills_in_is_not_measured_and_not_zero(shared: Cluster, tmp_path: Path) -> None:
     assert load(shared.address, tmp_path / "run", "--concurrency", "2", "--requests", "20").returncode == 0
     stages = report_of(tmp_path / "run")["stages"]
@@ -212,6 +205,21 @@ def answered(code: str = OK, node: str = "king") -> Answer:
     answer = Answer()
     answer.code, answer.node, answer.attempts = code, node, 1
     return answer
+
+
+def test_a_result_that_belongs_to_another_request_is_no_answer() -> None:
+    async def run() -> tuple[str, str]:
+        async def infer(_: bytes, **__: object) -> bytes:
+            return pb.InferResponse(request_id="run-2", node_id="king", result=b"x").SerializeToString()
+
+        scheduler = cluster.Scheduler("127.0.0.1:1", security.load_security({"security": "plaintext"}), 1, 5.0)
+        scheduler._infer = [infer]
+        made = images.Requests("yolov8n", 1, 1, 8, "run")
+        codes = [(await scheduler.infer(0, made.make(number))).code for number in (1, 2)]
+        await scheduler.close()
+        return codes[0], codes[1]
+
+    assert asyncio.run(run()) == ("TRANSPORT-OTHERS-ANSWER", OK)
 
 
 def test_without_a_success_latency_is_missing_and_not_zero() -> None:

@@ -104,7 +104,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     @rule(data=st.data())
     def fail(self, data: st.DataObject) -> None:
-        self.nodes.failed(data.draw(st.sampled_from(self.open)).node)
+        self.nodes.failed(data.draw(st.sampled_from(self.open)))
 
     @invariant()
     def in_flight_is_what_is_open(self) -> None:
@@ -152,9 +152,10 @@ def test_three_failures_make_a_node_unreachable_and_three_heartbeats_bring_it_ba
     nodes = registry()
     node = nodes.register(descriptor("king"), 0.0)
     beat(nodes, "king")
+    held = nodes.reserve(MODEL)
     states = []
     for _ in range(3):
-        nodes.failed(node)
+        nodes.failed(held)
         states.append(node.state(RULES))
     assert states == [pb.NODE_STATE_HEALTHY, pb.NODE_STATE_HEALTHY, pb.NODE_STATE_UNREACHABLE]
     states = []
@@ -178,12 +179,19 @@ def test_silence_counts_as_failures() -> None:
 def test_a_new_registration_is_in_service_with_its_first_heartbeat() -> None:
     nodes = registry()
     node = nodes.register(descriptor("king"), 0.0)
+    beat(nodes, "king")
+    held = nodes.reserve(MODEL)
     for _ in range(3):
-        nodes.failed(node)
+        nodes.failed(held)
+    assert node.state(RULES) == pb.NODE_STATE_UNREACHABLE
     nodes.register(descriptor("king"), 1.0)
     assert node.state(RULES) == pb.NODE_STATE_REGISTERING
     beat(nodes, "king", 1.0)
     assert node.state(RULES) == pb.NODE_STATE_HEALTHY
+    # What was under way in its old life may still fail, and says nothing of the new one.
+    for _ in range(3):
+        nodes.failed(held)
+    assert (node.state(RULES), node.failures) == (pb.NODE_STATE_HEALTHY, 0)
 
 
 def test_a_burst_from_many_threads_is_spread_evenly() -> None:

@@ -156,3 +156,14 @@ def test_pinned_libraries_are_put_beside_what_is_built(tmp_path: Path, monkeypat
     whole = made.complete(payload, board("king"))
     assert [file.path for file in whole.files] == ["small.gguf", "small.py"]
     assert not whole.lacks
+    assert whole.as_args()["libraries"] == {"python": "3.12", "arch": ARCH, "wheels": ["small==1.0"]}
+
+
+def test_libraries_for_another_python_are_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "ensure", lambda *_: [])
+    versions = set()
+    for python in ("3.11.2", "3.12.3"):
+        made = completer(tmp_path, {"arch": ARCH, "python": python, "virtual": None})
+        made.meet([board("king")])
+        versions.add(made.complete(replace(small(tmp_path), python=("small==1.0",)), board("king")).version_sha256)
+    assert len(versions) == 2

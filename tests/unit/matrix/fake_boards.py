@@ -47,6 +47,7 @@ class FakeBoard:
         self.change_look: Callable[[dict[str, Any]], None] = lambda _: None
         self.free_bytes = 10**9
         self.installed: set[str] | None = None  # hashes of files; None: whatever is asked for
+        self.lacking: set[str] = set()  # paths of files that are not there, whatever they should hold
         self.corrupt = 0  # how many fetches send a flipped byte
         self.extra_members: list[tarfile.TarInfo] = []
         self._hooks: dict[str, list[Hook]] = {}
@@ -146,7 +147,9 @@ class FakeBoard:
 
     def holds(self, step: Mapping[str, Any]) -> bool:
         if step["resource"] == "file":
-            return self.installed is None or step["args"]["blob"] in self.installed
+            if step["args"]["path"] in self.lacking:
+                return False
+            return self.installed is None or step["args"].get("blob") in {None, *self.installed}
         return bool(step["args"]["value"] == self.fan)
 
     def verb_apply(self, args: Mapping[str, Any]) -> Any:

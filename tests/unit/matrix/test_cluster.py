@@ -10,6 +10,7 @@ import pytest
 from boardbench.errors import InputError
 from boardbench.inventory import Access, Board, Cooling, Identity
 from boardbench.matrix.cluster import place_of, unfit_cells, whole
+from boardbench.matrix.given import check_commands
 from boardbench.matrix.load import choose_boards, load_matrix
 from boardbench.matrix.plan import Plan, make_plan
 from boardbench.results import schema
@@ -100,8 +101,44 @@ def test_hardware_never_gets_the_model_of_an_npu() -> None:
     wave = plan.waves[0]
     known = {one.name: one for one in BOARDS}
     place = place_of(wave[0], wave, known, virtual=False)
-    argv = workload("npu-load").part(place, "run", {}, Durations(60.0, 5.0))  # type: ignore[attr-defined]
+    model = {"model_file": "/srv/yolov8n.rknn", "model_sha256": 64 * "a", "libraries": "/home/pi/npu"}
+    argv = workload("npu-load").part(place, "run", model, Durations(60.0, 5.0))  # type: ignore[attr-defined]
     assert argv[argv.index("--backend") + 1] == "rknn"
+    for option, value in model.items():
+        assert argv[argv.index(f"--{option.replace('_', '-')}") + 1] == value
+
+
+def test_a_node_of_hardware_must_know_its_model_before_anything_is_touched() -> None:
+    plan = plan_of("scale-out", scale=1.0)
+    boards = {one.name: one for one in BOARDS}
+    check_commands(plan, boards, virtual=True)
+    with pytest.raises(InputError, match="king: backend 'rknn' needs to know its model; give the board the variables"):
+        check_commands(plan, boards, virtual=False)
+    model = {"npu_model": "/srv/yolov8n.rknn", "npu_model_sha256": 64 * "a"}
+    check_commands(plan, {name: replace(one, vars=model) for name, one in boards.items()}, virtual=False)
+
+
+def test_a_fault_befalls_one_node_and_another_one_in_the_next_repetition() -> None:
+    plan = plan_of("failover")
+    known = {one.name: one for one in BOARDS}
+    together = workload("npu-load")
+    struck: dict[str, list[tuple[str, float]]] = {}
+    for wave in plan.waves:
+        arm, hit = wave[0].arm, []
+        for cell in wave:
+            place = place_of(cell, wave, known, virtual=True, seed=plan.matrix.seed)
+            argv = together.part(place, "run", plan.options(plan.arm(arm)), Durations(60.0, 5.0, None, 20.0))  # type: ignore[attr-defined]
+            if "--fault" in argv:
+                hit.append((cell.boards[0], float(argv[argv.index("--fault-at") + 1])))
+        assert len(hit) == 1
+        struck.setdefault(arm, []).append(hit[0])
+    by_repetition = {arm: sorted(hits) for arm, hits in struck.items()}
+    # Each arm has the same faults, so that arms differ by the kind of fault alone.
+    assert len({tuple(hits) for hits in by_repetition.values()}) == 1
+    hits = next(iter(by_repetition.values()))
+    assert {node for node, _ in hits} == {"king", "queen", "jack"}
+    assert len({at for _, at in hits}) == len(hits)
+    assert all(0.2 <= at <= 0.5 for _, at in hits)
 
 
 def test_boards_may_reach_each_other_by_another_address() -> None:

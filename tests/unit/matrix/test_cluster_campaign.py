@@ -66,6 +66,7 @@ def as_load(files: dict[str, bytes], nodes: tuple[str, ...] = NODES) -> None:
         "intervals": pieces,
         "littles_law": {"rate_per_s": rate, "mean_latency_s": 24 / rate},
         "nodes_expected": list(NODES),
+        "golden": {"ok": True, "why": "", "outputs": {key: ["0f", "0f"] for key in NODES}},
         "ended": events[-1]["stamp"],
         "virtual": True,
     }  # fmt: skip
@@ -100,6 +101,39 @@ def test_all_boards_of_a_wave_run_and_the_folder_validates(cluster: Callable[[],
     assert validate(outcome.path) == []
     parts = {name: next(args["exec"][3] for verb, args in fleet[name].log if verb == "start") for name in fleet.fakes}
     assert parts == {"king": "node", "queen": "node", "server": "load"}
+
+
+def test_a_board_without_its_certificates_stops_it_before_anything_runs_unless_plaintext_is_asked_for(
+    cluster: Callable[[], Any], fleet: Fleet, tmp_path: Path
+) -> None:
+    fleet["queen"].lacking = {"/etc/boardbench/npu/queen-key.pem"}
+    with pytest.raises(RigError, match=r"queen: the certificates of the fleet are not on the board.*--tags npu first"):
+        cluster()
+    assert not any(verb in ("lease", "prepare") for fake in fleet.fakes.values() for verb, _ in fake.log)
+    path = tmp_path / "cluster.yml"
+    path.write_text(path.read_text().replace("name: npu-load", "name: npu-load, plaintext: true"))
+    assert cluster().valid == 3
+    argvs = [args["exec"] for fake in fleet.fakes.values() for verb, args in fake.log if verb == "start"]
+    assert all("--plaintext" in argv for argv in argvs)
+
+
+def test_golden_outputs_that_differ_are_the_reason_of_the_run(cluster: Callable[[], Any], fleet: Fleet) -> None:
+    def lies(files: dict[str, bytes]) -> None:
+        as_load(files)
+        made = json.loads(files["workload/load.json"])
+        why = "queen: one image gave two outputs"
+        made |= {"golden": {"ok": False, "why": why, "outputs": {"king": ["0f", "0f"], "queen": ["0f", "1e"]}}}
+        made |= {"intervals": [], "littles_law": None}
+        made["summary"] |= {"succeeded": 0, "throughput": None, "latency": None, "per_node": []}
+        files["workload/load.json"] = json.dumps(made).encode()
+
+    fleet["server"].change_files = lies
+    outcome = cluster()
+    run = json.loads(next(outcome.path.glob("cells/*-server/attempt-1/run.json")).read_text())
+    said = {reason["code"]: reason["detail"] for reason in run["invalid_reasons"]}
+    assert said["outputs-differ"] == "golden: queen: one image gave 2 outputs"
+    assert set(said) == {"outputs-differ", "workload-short"}
+    assert [problem.file for problem in validate(outcome.path)] == ["cells/003-active-server"]
 
 
 def test_without_one_of_its_boards_a_wave_does_not_start(cluster: Callable[[], Any], fleet: Fleet) -> None:

@@ -116,9 +116,11 @@ def test_another_users_process_that_proc_hides_is_not_called_dead(
             raise FileNotFoundError(pid)
         return real(pid)
 
-    monkeypatch.setattr(os, "kill", refused)
-    monkeypatch.setattr(owner, "_stat", hidden)
-    assert proof_of_death(lease_of(process)) == ""
+    with monkeypatch.context() as patch:
+        # Put back before the process is ended, whatever came first of the two.
+        patch.setattr(os, "kill", refused)
+        patch.setattr(owner, "_stat", hidden)
+        assert proof_of_death(lease_of(process)) == ""
 
 
 def test_where_proc_shows_another_namespace_nothing_is_told_and_nothing_proved(

@@ -95,4 +95,6 @@ def test_a_mistake_is_told_before_any_board_is_asked(
 def test_the_projects_own_stages_load_and_their_plan_fits_the_schema(fleet: Fleet) -> None:
     plan = make_plan(load_matrix(PROJECT / "playbooks/matrices/moe-stages.yml"), fleet.boards, 60.0)
     assert list(schema.faults(plan.document(), "plan")) == []
-    assert [arm.name for arm in plan.arms] == ["baseline", "baseline-aa", "floor", "cache", "tuned"]
+    assert [arm.name for arm in plan.arms] == [
+        "baseline", "baseline-aa", "floor", "cache", "tuned", "dense", "dense-aa", "densecache",
+    ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import subprocess
@@ -100,6 +101,30 @@ def test_a_payload_with_another_byte_mode_or_file_has_another_hash(tree: Tree) -
     assert len(set(seen)) == 4
     tree.write("opt/boardbench/payloads/burn/__pycache__/burn.pyc", "x")
     assert now() == seen[-1]
+
+
+def test_libraries_are_told_as_recorded_with_what_is_not_as_it_was_put_there(tree: Tree) -> None:
+    wanted = {"python": "3.12", "arch": "aarch64", "wheels": ["small==1.0"]}
+    root = "opt/boardbench/payloads/libraries/"
+    contents = {name: f"# {name}\n" for name in ("same.py", "other.py", "gone.py")}
+    hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in contents.items()}
+    record = {"name": "libraries", "files": {**hashes, "settings.json": None}, "libraries": wanted}
+    tree.write("var/lib/boardbench/payloads/libraries.json", json.dumps(record))
+    for name, text in {**contents, "settings.json": "{}"}.items():
+        tree.write(root + name, text)
+    assert looked(tree)["libraries"] == {"libraries": {**wanted, "changed": []}}
+    tree.write(root + "other.py", "x = 1\n")
+    tree.write(root + "added.py", "")
+    tree.write(root + "__pycache__/other.pyc", "")
+    (tree.root / (root + "gone.py")).unlink()
+    assert looked(tree)["libraries"]["libraries"]["changed"] == ["added.py", "gone.py", "other.py"]
+
+
+def test_a_payload_without_a_record_of_libraries_is_told_to_have_none(tree: Tree) -> None:
+    assert looked(tree)["libraries"] == {}
+    tree.write("var/lib/boardbench/payloads/burn.json", json.dumps({"name": "burn", "files": {}}))
+    assert looked(tree)["libraries"] == {}
+    assert looked(tree, hashes=False)["libraries"] is None
 
 
 def test_a_cap_is_told_with_the_scopes_that_noted_it(tree: Tree) -> None:

@@ -127,6 +127,18 @@ def test_a_payload_is_installed_recorded_and_leaves_no_trace(tree: Tree) -> None
     assert not (tree.root / "var/lib/boardbench/payloads").exists()
 
 
+def test_which_libraries_a_payload_brought_stands_in_its_record_and_others_are_a_change(tree: Tree) -> None:
+    wanted = {"python": "3.12", "arch": "aarch64", "wheels": ["small==1.0"]}
+    payload.apply(burn(tree), tree.system())
+    assert "libraries" not in json.loads(tree.read("var/lib/boardbench/payloads/burn.json"))
+    args = burn(tree, libraries=wanted)
+    assert len(payload.plan(args, tree.system()).changes) == 1
+    payload.apply(args, tree.system())
+    assert json.loads(tree.read("var/lib/boardbench/payloads/burn.json"))["libraries"] == wanted
+    assert payload.plan(args, tree.system()).changes == ()
+    assert len(payload.plan(burn(tree, libraries={**wanted, "python": "3.13"}), tree.system()).changes) == 1
+
+
 def test_only_what_differs_is_asked_for(tree: Tree) -> None:
     payload.apply(burn(tree), tree.system())
     tree.fetched.clear()

@@ -11,7 +11,7 @@ from boardbench.analysis.estimates import Estimate
 from boardbench.analysis.percentiles import nearest_rank
 from boardbench.analysis.sketch import RELATIVE_ERROR, Sketch
 from boardbench.errors import InputError
-from boardbench.results.columns import MOST_POINTS, latencies, points_of, sketch_of, write
+from boardbench.results.columns import DECODE, MOST_POINTS, decode_points, points_of, sketch_of, write
 
 
 def test_a_file_gives_the_sketch_of_its_samples(tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_values_that_no_latency_has_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_such_table_is_a_note_and_no_figure(tmp_path: Path) -> None:
-    (tmp_path / "requests.parquet").write_bytes(b"PAR1 but not really")
+    (tmp_path / DECODE).write_bytes(b"PAR1 but not really")
     notes: list[str] = []
-    assert latencies(tmp_path, notes) is None
-    assert "requests.parquet" in notes[0]
+    assert decode_points(tmp_path, notes) == ()
+    assert DECODE in notes[0]
     write(tmp_path / "requests.parquet", {"other": [1.0]})
     with pytest.raises(InputError, match="has no column latency_ms"):
         sketch_of([tmp_path / "requests.parquet"])

@@ -9,7 +9,7 @@ import pytest
 
 from boardbench.results import loadcurve, quantities
 from boardbench.results.sampled import Sampled
-from boardbench.workloads.base import Answers, ClosedLoop, Count, Interval, Pair, Samples
+from boardbench.workloads.base import Answers, ClosedLoop, Count, Golden, Interval, Pair, Samples
 from boardbench.workloads.burn import Burn
 from boardbench.workloads.registry import KNOWN
 
@@ -30,14 +30,19 @@ def pair(one: float, other: float) -> tuple[Pair, ...]:
     return (Pair("syscalls", Count("strace -c", one, "calls"), Count("the clients", other, "calls")),)
 
 
+def made(*alike: tuple[str, ...], **outputs: str) -> Golden:
+    """Each node's output, twice."""
+    return Golden({name: (output, output) for name, output in outputs.items()}, alike)
+
+
 def test_what_is_not_declared_is_not_asked() -> None:
     assert asked(PLAIN) == ["counts"]
     assert asked(replace(PLAIN, intervals=())) == []
     whole = replace(
         PLAIN, total=400.0, pairs=pair(100.0, 101.0), answers=Answers(NODES, dict.fromkeys(NODES, 3)),
-        closed_loop=ClosedLoop(12, 100.0, 0.12),
+        closed_loop=ClosedLoop(12, 100.0, 0.12), golden=made(king="a", queen="a", jack="a"),
     )  # fmt: skip
-    assert asked(whole) == ["counts", "instruments", "answers", "littles-law"]
+    assert asked(whole) == ["counts", "instruments", "answers", "golden", "littles-law"]
     assert shut(whole) == {}
 
 
@@ -48,6 +53,20 @@ def test_what_is_not_declared_is_not_asked() -> None:
         ({"pairs": pair(11.0, 170_000.0)}, "instruments", "syscalls: strace -c says 11 calls"),
         ({"answers": Answers(NODES, {"king": 9})}, "answers", "1 of 3 nodes answered, none from jack, queen"),
         ({"answers": Answers(("king",), {"king": 9, "eve": 1})}, "answers", "answers from eve"),
+        (
+            {"golden": made(king="a", queen="b", jack="a")},
+            "golden",
+            "queen: its output is not that of jack, king for the same image",
+        ),
+        ({"golden": made(king="a", queen="b")}, "golden", "king, queen: their outputs for one image differ"),
+        ({"golden": Golden({"king": ("a", "b")})}, "golden", "king: one image gave 2 outputs"),
+        ({"golden": Golden({"king": ("a",)}, why="it hung")}, "golden", "king: 1 of 2 outputs of the image came (it"),
+        (
+            {"golden": made(king="a"), "answers": Answers(NODES, dict.fromkeys(NODES, 1))},
+            "golden",
+            "jack: 0 of 2 outputs of the image came; queen: 0 of 2",
+        ),
+        ({"golden": Golden({})}, "golden", "were not compared before the load"),
         ({"closed_loop": ClosedLoop(12, 100.0, 0.2)}, "littles-law", "rate x latency is 20"),
         ({"closed_loop": ClosedLoop(0, 100.0, float("nan"))}, "littles-law", "no closed loop"),
     ],
@@ -56,6 +75,10 @@ def test_each_rule_runs_where_its_quantity_is_declared(change: dict[str, Any], g
     found = shut(replace(PLAIN, **change))
     assert list(found) == [gate]
     assert why in found[gate]
+
+
+def test_outputs_of_different_models_need_not_be_alike() -> None:
+    assert shut(replace(PLAIN, golden=made(("king",), ("queen", "jack"), king="a", queen="b", jack="b"))) == {}
 
 
 def test_a_pause_between_intervals_is_a_fault_only_of_a_load_without_pauses() -> None:

@@ -44,6 +44,40 @@ def test_what_the_board_wrote_is_read(table: Path) -> None:
     assert found.nodes().tolist() == ["king", "queen", "king"]
 
 
+def test_its_latencies_are_those_of_the_requests_that_succeeded(table: Path) -> None:
+    notes: list[str] = []
+    sketch = requests.latencies(table.parent, notes)
+    assert sketch is not None
+    assert (sketch.count, sketch.minimum, sketch.maximum) == (2, pytest.approx(100.0), pytest.approx(200.0))
+    assert notes == []
+
+
+def test_a_run_without_the_file_has_no_latencies_and_nothing_to_say(tmp_path: Path) -> None:
+    notes: list[str] = []
+    assert requests.latencies(tmp_path, notes) is None
+    assert notes == []
+
+
+def test_latencies_that_cannot_be_are_a_note_and_no_figure(table: Path) -> None:
+    notes: list[str] = []
+    with table.open("wb") as file:
+        columns.write(
+            file,
+            {},
+            [
+                ("intended_s", "s", array.array("d", [2.0]), None),
+                ("ended_s", "s", array.array("d", [1.0]), None),
+                ("code", "", array.array("i", [0]), ["NPF-0000"]),
+                ("node", "", array.array("i", [0]), ["king"]),
+            ],
+        )
+    assert requests.latencies(table.parent, notes) is None
+    assert "requests.columns" in notes[0]
+    table.write_bytes(table.read_bytes()[:-3])
+    assert requests.latencies(table.parent, notes) is None
+    assert "is no table of requests" in notes[1]
+
+
 def test_as_parquet_it_is_sorted_and_what_was_not_measured_is_null(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "requests.parquet"
     requests.write_parquet(requests.read(table), "run-1", "jetson", out)

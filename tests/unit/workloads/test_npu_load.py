@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from boardbench.errors import InputError
 from boardbench.results.quantities import evidence_of
+from boardbench.workloads.base import Durations
+from boardbench.workloads.cluster import Place
 from boardbench.workloads.npu_load import NpuLoad
 
 STAMP = {"wall_unix_s": 1000.0, "monotonic_s": 12.0, "boottime_s": 13.0}
@@ -36,6 +39,7 @@ def report(**changes: Any) -> dict[str, Any]:
         ],
         "littles_law": {"rate_per_s": 120.0, "mean_latency_s": 0.1, "under_way": 12.0},
         "nodes_expected": ["king", "queen"],
+        "golden": {"ok": True, "why": "", "outputs": {"king": ["0f", "0f"], "queen": ["0f", "0f"]}, "groups": []},
         "ended": STAMP,
         "virtual": True,
     }  # fmt: skip
@@ -56,7 +60,7 @@ def refused(raw: Path) -> str:
 def test_a_good_report_passes_every_rule_over_what_it_declares(tmp_path: Path) -> None:
     samples = NpuLoad().read(written(tmp_path, report()))
     found = {entry["gate"]: entry["ok"] for entry in evidence_of(samples)}
-    assert found == {"counts": True, "answers": True, "littles-law": True}
+    assert found == {"counts": True, "answers": True, "golden": True, "littles-law": True}
     assert samples.figures["latency-p99"].value == pytest.approx(200.0)
     assert samples.figures["node-spread"].value == pytest.approx(2.5)
     assert samples.figures["share-spread"].value == 0.0
@@ -97,10 +101,52 @@ def test_a_run_without_a_success_has_no_latency_and_not_zero(tmp_path: Path) -> 
         ({}, "summary is missing"),
         (report(ended=None), "ended.wall_unix_s is missing"),
         (report(intervals={}), "intervals is not a list"),
+        (report(golden={}), "golden.outputs is missing"),
+        (report(golden={"outputs": {"king": "0f"}}), "golden.outputs is not a list of hashes for each node"),
+        (report(golden={"outputs": {}, "groups": [{}]}), "nodes is missing"),
     ],
 )
 def test_each_broken_report_is_one_sentence(tmp_path: Path, data: object, said: str) -> None:
     assert said in refused(written(tmp_path, data))
+
+
+def test_a_load_whose_outputs_nobody_compared_does_not_count(tmp_path: Path) -> None:
+    samples = NpuLoad().read(written(tmp_path, report(golden=None)))
+    (entry,) = [entry for entry in evidence_of(samples) if entry["gate"] == "golden"]
+    assert (entry["ok"], entry["why"]) == (False, "the nodes' outputs were not compared before the load")
+
+
+PLACE = Place("node", "king", "127.1.0.11", (("king", "127.1.0.11"),), "127.1.0.10", True)
+
+
+def test_tls_is_what_nobody_has_to_ask_for() -> None:
+    durations = Durations(15.0, 1.0)
+    for role in ("node", "load"):
+        place = replace(PLACE, role=role)
+        words = NpuLoad().part(place, "run", {}, durations)
+        assert words[words.index("--certificates") + 1] == "/etc/boardbench/npu"
+        assert "--plaintext" not in words
+        plain = NpuLoad().part(place, "run", {"plaintext": True}, durations)
+        assert "--plaintext" in plain
+        assert "--certificates" not in plain
+
+
+def test_each_role_needs_its_own_certificates() -> None:
+    node, load = (NpuLoad().board_files(role, "king", {"plaintext": False}) for role in ("node", "load"))
+    assert node is not None
+    assert load is not None
+    assert node.names == ("ca.pem", "token", "king.pem", "king-key.pem")
+    assert load.names == (
+        "ca.pem", "token", "npu-scheduler.pem", "npu-scheduler-key.pem", "npu-load.pem", "npu-load-key.pem",
+    )  # fmt: skip
+    assert "the capability 'npu-load'" in load.advice
+    assert NpuLoad().board_files("node", "king", {"plaintext": True}) is None
+
+
+@pytest.mark.parametrize("word", ["no", "false", 0, 1])
+def test_plaintext_is_true_or_false_and_no_word(word: object) -> None:
+    with pytest.raises(InputError, match="it is true or false"):
+        NpuLoad().board_files("node", "king", {"plaintext": word})
 
 
 def test_a_missing_report_is_said(tmp_path: Path) -> None:

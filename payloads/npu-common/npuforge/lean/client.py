@@ -1,23 +1,21 @@
 """The calling end: one connection of its own, made when it is needed, and made again when it is lost."""
 
 import asyncio
-import socket
 import time
 
 import grpc
 
-from npuforge.lean import connection as h2
-from npuforge.lean import hpack, status
+from npuforge.lean import frames, hpack, status
+from npuforge.lean.connection import Connection
+from npuforge.lean.frames import frame
 
 CONNECT_S = 1.0
 # After a failed try nobody waits for another one within this time.
 PAUSE_S = 0.1
-# With a peer that is cut off, the kernel gives up after this time and not after its quarter of an hour.
-_USER_TIMEOUT_MS = 20_000
 _LAST_STREAM_ID = (1 << 31) - 1
 
 
-class _ClientConnection(h2.Connection):
+class _ClientConnection(Connection):
     def __init__(self):
         super().__init__()
         self.next_id = 1
@@ -25,7 +23,7 @@ class _ClientConnection(h2.Connection):
         self._answers = {}
 
     def greeting(self):
-        return h2.PREFACE
+        return frames.PREFACE
 
     def knows(self, stream_id):
         return stream_id < self.next_id
@@ -35,7 +33,7 @@ class _ClientConnection(h2.Connection):
         stream = self.open_stream(self.next_id)
         self.next_id += 2
         answer = self._answers[stream.id] = asyncio.get_running_loop().create_future()
-        self.write(h2.frame(h2.HEADERS, h2.END_HEADERS, stream.id, head))
+        self.write(frame(frames.HEADERS, frames.END_HEADERS, stream.id, head))
         self.send_message(stream, parts, end=True)
         return stream.id, answer
 
@@ -43,7 +41,10 @@ class _ClientConnection(h2.Connection):
         """Nobody waits for that answer any more."""
         self._answers.pop(stream_id, None)
         if stream_id in self.streams:
-            self.reset_stream(stream_id, h2.CANCEL)
+            self.reset_stream(stream_id, frames.CANCEL)
+        if self.leaving and not self.streams and self.closed is None:
+            # Nobody else would close it, and a way that was only cut for a while keeps it open for ever.
+            self.transport.abort()
 
     def headers_came(self, stream_id, headers, ends):
         stream = self.streams.get(stream_id)
@@ -59,7 +60,7 @@ class _ClientConnection(h2.Connection):
     def progress(self, stream):
         if stream.fault is not None:
             error = status.CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, stream.fault.message)
-            self.reset_stream(stream.id, h2.CANCEL)
+            self.reset_stream(stream.id, frames.CANCEL)
             self._settle(stream.id, error=error)
         elif stream.ended:
             self.streams.pop(stream.id, None)
@@ -78,13 +79,19 @@ class _ClientConnection(h2.Connection):
 
     def reset(self, stream, code):
         why = self.closed if code is None else f"the peer ended the call (HTTP/2 error {code})"
-        kind = grpc.StatusCode.CANCELLED if code == h2.CANCEL else grpc.StatusCode.UNAVAILABLE
+        kind = grpc.StatusCode.CANCELLED if code == frames.CANCEL else grpc.StatusCode.UNAVAILABLE
         self._settle(stream.id, error=status.CallError(kind, why))
 
     def goes_away(self, last_stream_id):
         self.leaving = True
         for stream_id in [number for number in self.streams if number > last_stream_id]:
-            self.reset(self.streams.pop(stream_id), h2.REFUSED_STREAM)
+            self.reset(self.streams.pop(stream_id), frames.REFUSED_STREAM)
+
+    def sent(self, stream):
+        """The answer is what is waited for."""
+
+    def ended(self):
+        """Whoever waited has heard of it by `reset`."""
 
 
 class Channel:
@@ -196,9 +203,6 @@ class Channel:
             why = f"cannot connect to {self._host}:{self._port}: {error or 'no answer'}"
             self._failed = (time.monotonic(), why)
             raise status.CallError(grpc.StatusCode.UNAVAILABLE, why) from None
-        plain = connection.transport.get_extra_info("socket")
-        if plain is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
         if self._closed:
             connection.transport.abort()
             raise status.CallError(grpc.StatusCode.CANCELLED, "the channel is closed")

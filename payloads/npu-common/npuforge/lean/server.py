@@ -7,8 +7,9 @@ import time
 
 import grpc
 
-from npuforge.lean import connection as h2
-from npuforge.lean import hpack, status
+from npuforge.lean import frames, hpack, status
+from npuforge.lean.connection import MAX_STREAMS, Connection
+from npuforge.lean.frames import ConnectionFault, frame
 
 log = logging.getLogger("npuforge.lean")
 
@@ -45,7 +46,7 @@ class Context:
         raise status.CallError(code, details)
 
 
-class _ServerConnection(h2.Connection):
+class _ServerConnection(Connection):
     def __init__(self, server):
         super().__init__()
         self._server = server
@@ -68,10 +69,10 @@ class _ServerConnection(h2.Connection):
     def _skip_preface(self, at):
         if self._greeted:
             return at
-        wanted = len(h2.PREFACE)
+        wanted = len(frames.PREFACE)
         have = bytes(self._scratch[at : min(self._have, wanted)])
-        if have != h2.PREFACE[: len(have)]:
-            raise h2.ConnectionFault(h2.PROTOCOL_ERROR, "this is no HTTP/2")
+        if have != frames.PREFACE[: len(have)]:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "this is no HTTP/2")
         if len(have) < wanted:
             return None
         self._greeted = True
@@ -87,10 +88,10 @@ class _ServerConnection(h2.Connection):
             self.progress(stream)
             return
         if stream_id <= self._last_id or not stream_id % 2:
-            raise h2.ConnectionFault(h2.STREAM_CLOSED, "headers on a stream that has ended")
+            raise ConnectionFault(frames.STREAM_CLOSED, "headers on a stream that has ended")
         self._last_id = stream_id
-        if self._leaving or len(self.streams) >= h2.MAX_STREAMS:
-            self.reset_stream(stream_id, h2.REFUSED_STREAM)
+        if self._leaving or len(self.streams) >= MAX_STREAMS:
+            self.reset_stream(stream_id, frames.REFUSED_STREAM)
             return
         stream = self.open_stream(stream_id)
         stream.headers = dict(headers)
@@ -134,12 +135,12 @@ class _ServerConnection(h2.Connection):
 
     def _finish(self, stream, message):
         if stream.id in self.streams:
-            self.write(h2.frame(h2.HEADERS, h2.END_HEADERS, stream.id, _HEAD))
-            trailer = h2.frame(h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, stream.id, _GOOD)
+            self.write(frame(frames.HEADERS, frames.END_HEADERS, stream.id, _HEAD))
+            trailer = frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream.id, _GOOD)
             self.send_message(stream, message if isinstance(message, list) else [message], trailer=trailer)
 
     async def _answer_stream(self, stream, answers):
-        self.write(h2.frame(h2.HEADERS, h2.END_HEADERS, stream.id, _HEAD))
+        self.write(frame(frames.HEADERS, frames.END_HEADERS, stream.id, _HEAD))
         try:
             async for message in answers:
                 # A reader that is slower than we has the newest when it reads again, not a queue of old ones.
@@ -147,7 +148,7 @@ class _ServerConnection(h2.Connection):
                     self.send_message(stream, [message])
         finally:
             await answers.aclose()
-        trailer = h2.frame(h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, stream.id, _GOOD)
+        trailer = frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream.id, _GOOD)
         if stream.outbox:
             stream.trailer = trailer
         elif stream.id in self.streams:
@@ -157,10 +158,10 @@ class _ServerConnection(h2.Connection):
     def _refuse(self, stream, number, message):
         if stream.id in self.streams:
             block = hpack.encode([*_RESPONSE, *status.trailers(number, message)])
-            self.write(h2.frame(h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, stream.id, block))
+            self.write(frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream.id, block))
             if not stream.ended:
                 # The rest of the request is not wanted.
-                self.reset_stream(stream.id, h2.NO_ERROR)
+                self.reset_stream(stream.id, frames.NO_ERROR)
             self._close(stream)
 
     def sent(self, stream):
@@ -177,12 +178,15 @@ class _ServerConnection(h2.Connection):
         if task is not None:
             task.cancel()
 
+    def goes_away(self, last_stream_id):
+        """A client's farewell: nothing here opens streams, and those of its calls are answered."""
+
     def leave(self):
         """Takes no more calls, and closes after those that are here."""
         if not self._leaving and self.closed is None:
             self._leaving = True
             last = self._last_id.to_bytes(4, "big")
-            self.write(h2.frame(h2.GOAWAY, 0, 0, last + bytes(4)))
+            self.write(frame(frames.GOAWAY, 0, 0, last + bytes(4)))
             if not self.streams:
                 self.transport.close()
 

@@ -9,7 +9,9 @@ import time
 from npuforge import tensors
 from npuforge.codes import Code, Refusal
 from npunode.backends import BackendError
-from npunode.backends.base import Backend, Inference, Threads, model_file
+from npunode.backends.base import Inference
+from npunode.backends.blocking import Blocking, Threads
+from npunode.backends.model_file import model_file
 
 # The kind of quantisation, as the result blob counts it: a scale and a zero point.
 AFFINE = 2
@@ -33,7 +35,7 @@ def _quantisation(session, path):
         raise BackendError(f"{path} does not tell output_zero_point and output_scale in its metadata") from None
 
 
-class Onnx(Backend):
+class Onnx(Blocking):
     """An INT8 model with one 1x640x640x3 uint8 input, a session per worker."""
 
     name = "onnx"
@@ -82,11 +84,3 @@ class Onnx(Backend):
         result = [head, *(memoryview(array).cast("B") for array in arrays)]
         ended = time.perf_counter_ns()
         return Inference(result, {"inference_us": (ran - began) // 1000, "postprocess_us": (ended - ran) // 1000})
-
-    async def infer(self, worker, payload, visit):
-        """Runs on the worker's own session."""
-        return await self._threads.run(worker, payload)
-
-    async def close(self):
-        """Ends the workers."""
-        await self._threads.close()

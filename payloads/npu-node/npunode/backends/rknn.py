@@ -12,7 +12,9 @@ import time
 from npuforge import tensors
 from npuforge.codes import Code, Refusal
 from npunode.backends import BackendError
-from npunode.backends.base import Backend, Inference, Threads, model_file
+from npunode.backends.base import Inference
+from npunode.backends.blocking import Blocking, Threads
+from npunode.backends.model_file import model_file
 
 RETRY_S = 1.0
 _DTYPES = {"int8": tensors.NATIVE, "float32": tensors.FLOAT32}
@@ -29,7 +31,7 @@ def _toolkit():
     return RKNNLite, numpy
 
 
-class Rknn(Backend):
+class Rknn(Blocking):
     """A model on the NPU, with as many contexts as workers."""
 
     name = "rknn"
@@ -41,7 +43,6 @@ class Rknn(Backend):
         self._want_float = settings["worker"]["want_float"]
         count = settings["worker"]["worker_count"]
         self._make_threads = lambda: Threads(count, self._context, self._run, lambda context: context.release())
-        self._threads = None
 
     async def start(self):
         """Makes all contexts, or none. BackendError when the NPU is held for longer than `start_patience_ms`."""
@@ -102,12 +103,3 @@ class Rknn(Backend):
         arrays = [self._numpy.ascontiguousarray(output) for output in outputs]
         head = tensors.header([(array.nbytes, array.shape, 0, 0, 1.0) for array in arrays], dtype)
         return [head, *(memoryview(array).cast("B") for array in arrays)]
-
-    async def infer(self, worker, payload, visit):
-        """Runs on the worker's own context."""
-        return await self._threads.run(worker, payload)
-
-    async def close(self):
-        """Releases every context in its own thread."""
-        if self._threads is not None:
-            await self._threads.close()

@@ -24,7 +24,7 @@ def _checked(args: dict[str, Any]) -> dict[str, Any]:
     check(
         args,
         ["name", "root"],
-        ["version_sha256", "files", "units", "settings", "health", "conflicts", "harness"],
+        ["version_sha256", "files", "units", "settings", "health", "conflicts", "harness", "libraries"],
     )
     if not isinstance(args["name"], str) or not _NAME.match(args["name"]):
         raise Failure(BAD_INPUT, f"{str(args['name'])[:80]!r} is not the name of a payload", "args")
@@ -118,7 +118,7 @@ def plan(args: dict[str, Any], system: System) -> Plan:
 
 
 def _record(args: dict[str, Any]) -> dict[str, Any]:
-    return {
+    record = {
         "name": args["name"],
         "version_sha256": args["version_sha256"],
         "root": args["root"],
@@ -128,6 +128,8 @@ def _record(args: dict[str, Any]) -> dict[str, Any]:
         "conflicts": args.get("conflicts") or [],
         "harness": args.get("harness") or {"executables": [], "scripts": [], "units": []},
     }
+    # Which Python libraries these files are, and for which Python: `look` says so before a campaign.
+    return dict(record, libraries=args["libraries"]) if args.get("libraries") else record
 
 
 def blobs(args: dict[str, Any], system: System) -> list[str]:
