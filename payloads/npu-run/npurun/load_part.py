@@ -27,6 +27,7 @@ def config(options, folder):
             "node_rpc_timeout_ms": round(3000 * patience),
             "queue_timeout_ms": round(3000 * patience),
         },
+        "health": {"interval_ms": round(2000 * patience), "timeout_ms": round(1000 * patience)},
         "transport": {
             "node_connections": options.node_connections,
             **identity.transport(options, security.SCHEDULER_NAME),

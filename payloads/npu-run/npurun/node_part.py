@@ -81,7 +81,8 @@ def config(options, folder):
         "worker": {"worker_count": options.workers},
         "backend": backend,
         "models": models,
-        "telemetry": {"heartbeat_interval_ms": 1000},
+        # In a stretched world news is as old as it is elsewhere.
+        "telemetry": {"heartbeat_interval_ms": round(1000 * max(1.0, options.stretch))},
     }
     path = os.path.join(folder, "node.toml")
     with open(path, "x", encoding="utf-8") as file:
