@@ -14,8 +14,8 @@ import uuid
 
 import grpc
 
-from npuforge import loop, security
-from npuload import columns, intervals, loops, report, stamps
+from npuforge import loop, security, stamps
+from npuload import columns, intervals, loops, report
 from npuload.cluster import ClusterError, Scheduler, snapshot
 from npuload.images import Requests
 from npuload.options import CLOSED, UsageError, parse

@@ -9,10 +9,10 @@ import grpc
 
 from npuforge import npuforge_pb2 as pb
 from npuforge import rpc
+from npuforge.stamps import now
 from npurun import children, identity, virtual_board
 from npurun.agent import Agent
 from npurun.bell import BEGIN, END, Hearer
-from npurun.stamps import now
 
 RAW = "node.jsonl"
 POLL_S = 0.1
