@@ -143,7 +143,8 @@ def _on_board(rule: Rule, board: str, readings: Sequence[Reading], controls: Map
     else:
         effect = arm / baseline if rule.compare == "ratio" else arm - baseline
     reference = rule.threshold if baseline is None else baseline
-    noise = noise_of(rule, effect, [_pairs(arm, readings, controls) for arm in rule.arms], values, reference)
+    pairs = [_pairs(arm, readings, controls) for arm in rule.arms]
+    noise = noise_of(rule, effect, pairs, values, _couples(sides), reference)
     margin = rule.minimum_effect.margin(rule.compare, reference)
     verdict, why = _judge(rule, effect, noise, margin)
     count = len(values[1]) if len(values) > 1 else 0
@@ -183,6 +184,15 @@ def _pairs(arm: str, readings: Sequence[Reading], controls: Mapping[str, str]) -
         for control_arm, of in controls.items()
         if of == arm and (control := known.get((control_arm, repetition))) is not None
     ]
+
+
+def _couples(sides: Sequence[Sequence[Reading]]) -> list[tuple[float, float]]:
+    """(arm, baseline) of each repetition; nothing where no arms are compared, or a repetition lacks one of them."""
+    by_repetition = [{r.repetition: r.value for r in side if r.value is not None} for side in sides]
+    if len(by_repetition) != 2 or by_repetition[0].keys() != by_repetition[1].keys():
+        return []
+    arm, baseline = by_repetition
+    return [(arm[repetition], baseline[repetition]) for repetition in sorted(arm)]
 
 
 def _judge(rule: Rule, effect: float, noise: Noise, margin: float) -> tuple[str, str]:

@@ -16,7 +16,13 @@ STYLES = {
     "hit": "bold green",
     "missed": "bold red",
 }
-_NOISE = {"controls": "by A/A controls", "repetitions": "by repetitions", "assumed": "assumed", "unknown": ""}
+_NOISE = {
+    "controls": "by A/A controls",
+    "repetitions": "by repetitions",
+    "couples": "within repetitions",
+    "assumed": "assumed",
+    "unknown": "",
+}
 
 
 def decision_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
