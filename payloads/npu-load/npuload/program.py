@@ -4,6 +4,7 @@ Exit codes: 0 a valid run, 3 a run that does not count (its files are there, and
 2 the command line is wrong.
 """
 
+import array
 import asyncio
 import json
 import os
@@ -15,15 +16,16 @@ import uuid
 import grpc
 
 from npuforge import loop, security, stamps
-from npuload import columns, intervals, loops, report
+from npuload import intervals, loops, parquet, report
 from npuload.cluster import ClusterError, Scheduler, snapshot
 from npuload.images import Requests
 from npuload.options import CLOSED, UsageError, parse
 from npuload.outputs import golden
-from npuload.requests import LEGS, STAGES, Samples
+from npuload.parquet import Column
+from npuload.requests import LEGS, MISSING_US, STAGES, Samples
 
 VERSION = "1"
-SAMPLES = "requests.columns"
+SAMPLES = "requests.parquet"
 POLL_S = 0.2
 
 
@@ -199,23 +201,28 @@ class Load:
 
 
 def write_samples(file, made, samples):
-    """The per-request table; times count from the load's begin."""
+    """The per-request table; times count from the load's begin, latency from the intended start."""
     begin_s = made["window_monotonic_s"][0]
-    shifted = {}
-    for name in ("intended_s", "sent_s", "ended_s"):
-        values = getattr(samples, name)
-        shifted[name] = type(values)("d", [round(value - begin_s, 7) for value in values])
-    table = [(name, "s", values, None) for name, values in shifted.items()]
-    table += [
-        ("number", "", samples.number, None),
-        ("client", "", samples.client, None),
-        ("attempts", "", samples.attempts, None),
-        ("code", "", samples.code, samples.codes.list()),
-        ("node", "", samples.node, samples.nodes.list()),
+    intended, sent, ended = samples.intended_s, samples.sent_s, samples.ended_s
+    # Seven digits: what lies behind them is no time, and packs badly.
+    table = [
+        Column(name, array.array("d", (round(value - begin_s, 7) for value in values)))
+        for name, values in (("start_s", intended), ("sent_s", sent), ("end_s", ended))
     ]
-    table += [(f"{name}_us", "us; -1: not measured", samples.stages[name], None) for name in (*STAGES, *LEGS)]
-    about = {"run_id": made["run_id"], "begin": made["started"], "virtual": made["virtual"]}
-    columns.write(file, about, table)
+    latency_ms = (round(1000 * (end - at), 4) for at, end in zip(intended, ended))
+    table += [
+        Column("latency_ms", array.array("d", latency_ms)),
+        Column("ok", bytearray(code == 0 for code in samples.code)),
+        # A request that failed before it came to a node has none.
+        Column("node", samples.node, samples.nodes.list(), samples.nodes.known.get("")),
+        Column("code", samples.code, samples.codes.list()),
+        Column("attempts", samples.attempts),
+        Column("client", samples.client),
+        Column("number", samples.number),
+    ]
+    table += [Column(f"{name}_us", samples.stages[name], None, MISSING_US) for name in (*STAGES, *LEGS)]
+    about = {"run_id": made["run_id"], "virtual": json.dumps(made["virtual"]), "begin": json.dumps(made["started"])}
+    parquet.write(file, about, table)
 
 
 def show(made):

@@ -11,7 +11,7 @@ from npurun import children, identity, virtual_board
 from npurun.bell import BEGIN, END, Bell
 from npurun.node_part import PartError
 
-REPORT, SAMPLES = "load.json", "requests.columns"
+REPORT, SAMPLES = "load.json", "requests.parquet"
 
 
 def config(options, folder):

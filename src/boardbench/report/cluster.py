@@ -17,7 +17,7 @@ from boardbench.errors import InputError
 from boardbench.results import requests, store
 from boardbench.results.verdict import whole_run
 from boardbench.workloads.cluster import LOAD
-from boardbench.workloads.npu_load import REPORT, REQUESTS
+from boardbench.workloads.npu_load import REPORT
 
 NOT_MEASURED = "not measured"
 NO_DIRECT = "no direct rate is given"
@@ -55,7 +55,6 @@ def cluster_of(campaign: Path) -> Cluster:
 
 def _run(folder: Path, arm: str) -> LoadRun:
     data: dict[str, Any] = store.read_object(folder / REPORT)
-    table = requests.read(folder / REQUESTS)
     summary, law = data["summary"], data.get("littles_law")
     latency = summary["latency"]
     if latency is None or law is None:
@@ -68,7 +67,7 @@ def _run(folder: Path, arm: str) -> LoadRun:
         rate_per_s=summary["throughput"],
         under_way=data["conditions"]["concurrency"],
         mean_latency_ms=1000 * law["mean_latency_s"],
-        latencies_ms=table.latency_ms[table.good].tolist(),
+        latencies_ms=requests.good_latencies_ms(folder),
         percentiles_ms={p: latency[f"p{p:g}"] / 1000 for p in PERCENTILES},
         stages={name: _stage(found) for name, found in data["stages"].items()},
     )

@@ -1,7 +1,7 @@
 """Many samples: Parquet, read by DuckDB in bounded memory, so that 100 million of them need no more than a few.
 
 Layouts (`what`): `requests` has `latency_ms DOUBLE, ok BOOLEAN`; `decode` has `mib_per_token, ms_per_token DOUBLE`; a
-missing value is NULL. Imports keep both so; a run's own file is `workload/decode.parquet` (its requests: `requests`).
+missing value is NULL. Imports keep both so; a run's own files are `workload/decode.parquet` and `requests.parquet`.
 """
 
 from __future__ import annotations
@@ -96,6 +96,21 @@ def sketch_of(paths: Sequence[Path], column: str = "latency_ms", where_ok: bool 
         RELATIVE_ERROR, buckets, zeros,
         min((float(row[2]) for row in rows), default=None), max((float(row[3]) for row in rows), default=None),
     )  # fmt: skip
+
+
+def values_of(path: Path, column: str) -> list[float]:
+    """A column of a file of requests, of those that succeeded, as it lies. Raises InputError."""
+    import duckdb
+
+    if not path.is_file():
+        raise InputError("is missing", where=str(path))
+    try:
+        with connect() as base:
+            name = _quoted(column)
+            found = base.read_parquet([str(path)]).filter(f"ok AND {name} IS NOT NULL").project(name)
+            return [float(value) for (value,) in found.fetchall()]
+    except duckdb.Error as error:
+        raise InputError(f"cannot be read as {column} samples: {_first(error)}", where=str(path)) from error
 
 
 def points_of(paths: Sequence[Path]) -> tuple[tuple[float, float], ...]:

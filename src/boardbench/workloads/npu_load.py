@@ -1,6 +1,6 @@
 """The `npu-load` workload: a scheduler and a load generator on one board, fresh node agents on the others.
 
-Raw output of the load's board is the load generator's report (`load.json`) and every request (`requests.columns`);
+Raw output of the load's board is the load generator's report (`load.json`) and every request (`requests.parquet`);
 of a node its own count of inferences (`node.jsonl`).
 """
 
@@ -32,7 +32,7 @@ from boardbench.workloads.base import (
 from boardbench.workloads.cluster import LOAD, NODE, BoardFiles, Place
 from boardbench.workloads.event_lines import STAMP, finite, number, read_events, stamp
 
-REPORT, REQUESTS, NODE_RAW = "load.json", "requests.columns", "node.jsonl"
+REPORT, REQUESTS, NODE_RAW = "load.json", "requests.parquet", "node.jsonl"
 PROGRAM = script("npu-run", "main.py")
 UNIT = "inferences"
 ASSEMBLY_S = 20.0

@@ -71,7 +71,7 @@ def as_load(files: dict[str, bytes], nodes: tuple[str, ...] = NODES) -> None:
         "virtual": True,
     }  # fmt: skip
     files["workload/load.json"] = json.dumps(report).encode()
-    files["workload/requests.columns"] = b"columns"
+    files["workload/requests.parquet"] = b"rows"
 
 
 @pytest.fixture

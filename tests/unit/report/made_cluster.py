@@ -15,7 +15,8 @@ from .made_campaign import BOOT, SHA, WALL, Wanted, _campaign, _plan
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "payloads" / "npu-load"))
 
-from npuload import columns
+from npuload import parquet
+from npuload.parquet import Column
 
 NODES = ("king", "queen", "jack")
 LOAD = "jetson"
@@ -79,7 +80,7 @@ def _attempt(folder: Path, cell: dict[str, Any], nodes: int) -> None:
     stamp = {"wall_unix_s": WALL, "monotonic_s": start + SECONDS, "boottime_s": start + SECONDS}
     if cell["role"] == "load":
         files = {"load.json": json.dumps(_report(cell, nodes, count, start, stamp)).encode(),
-                 "requests.columns": _requests(cell, nodes, count)}  # fmt: skip
+                 "requests.parquet": _requests(cell, nodes, count)}  # fmt: skip
     else:
         pieces = [{"event": "interval", **piece} for piece in _pieces(count // nodes, start)]
         lines = [{"event": "start", "virtual": True}, *pieces,
@@ -139,12 +140,14 @@ def _requests(cell: dict[str, Any], nodes: int, count: int) -> bytes:
     every = [latency_s(nodes, cell["repetition"], at) for at in range(count)]
     begun = [SECONDS * at / count for at in range(count)]
     file = io.BytesIO()
-    columns.write(file, {"run_id": cell["name"]}, [
-        ("intended_s", "s", array.array("d", [*begun, 0.0]), None),
-        ("ended_s", "s", array.array("d", [*(a + b for a, b in zip(begun, every, strict=True)), 99.0]), None),
-        ("attempts", "", array.array("i", [1] * (count + 1)), None),
-        ("code", "", array.array("i", [0] * count + [1]), ["NPF-0000", "NPF-1301"]),
-        ("node", "", array.array("i", [at % nodes for at in range(count + 1)]), list(NODES[:nodes])),
-        ("inference_us", "us; -1: not measured", array.array("i", [14_000] * count + [-1]), None),
+    latency_ms = array.array("d", (1000 * each for each in [*every, 99.0]))
+    parquet.write(file, {"run_id": cell["name"]}, [
+        Column("start_s", array.array("d", [*begun, 0.0])),
+        Column("latency_ms", latency_ms),
+        Column("ok", bytearray([1] * count + [0])),
+        Column("node", array.array("i", [at % nodes for at in range(count + 1)]), list(NODES[:nodes])),
+        Column("code", array.array("i", [0] * count + [1]), ["NPF-0000", "NPF-1301"]),
+        Column("attempts", array.array("i", [1] * (count + 1))),
+        Column("inference_us", array.array("i", [14_000] * count + [-1]), None, -1),
     ])  # fmt: skip
     return file.getvalue()

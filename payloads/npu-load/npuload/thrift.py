@@ -1,0 +1,55 @@
+"""The few words of Thrift's compact protocol that the head of a Parquet file is written in."""
+
+I32, I64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
+_LONG = 15
+
+
+def varint(value):
+    """A whole number of 0 or more, seven bits a byte, the lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _zigzag(value):
+    return varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def i32(value):
+    """A whole number of 32 bits, or a word of an enumeration."""
+    return I32, _zigzag(value)
+
+
+def i64(value):
+    """A whole number of 64 bits."""
+    return I64, _zigzag(value)
+
+
+def text(value):
+    """A string."""
+    data = value.encode()
+    return BINARY, varint(len(data)) + data
+
+
+def struct(fields):
+    """`{number: value}` with values as made here, in the order of their numbers; None is left out."""
+    out, last = bytearray(), 0
+    for number, value in sorted(fields.items()):
+        if value is not None:
+            kind, data = value
+            # Numbers here are near each other, so the short form of a field's head is always enough.
+            out.append(number - last << 4 | kind)
+            out += data
+            last = number
+    out.append(0)
+    return STRUCT, bytes(out)
+
+
+def listed(values):
+    """Values of one kind, one at least."""
+    kind = values[0][0]
+    head = bytes([len(values) << 4 | kind]) if len(values) < _LONG else bytes([_LONG << 4 | kind]) + varint(len(values))
+    return LIST, head + b"".join(data for _, data in values)
