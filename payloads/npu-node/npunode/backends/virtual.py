@@ -180,6 +180,8 @@ class Virtual(Backend):
         await self._until(ready)
         factor = 1.0 if visit.connection is None else constants["npu_network_factor"]
         npu_ms = constants["npu_ms"] * factor / self._clocks.npu_share
+        # An NPU's core waits between two requests for the CPU, which hands it the next.
+        npu_ms += constants["npu_cpu_ms"] / self._clocks.cpu_share
         ended = self._npu.serve(ready, self._draw("npu", npu_ms))
         await self._until(ended)
         visit.at_s = self._worker_free_at[worker] = ended
