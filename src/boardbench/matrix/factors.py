@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from boardbench.errors import InputError
-from boardbench.schemafault import schema_faults
-from boardbench.workloads.registry import workload
-from boardbench.yamlfile import Document, nearest
+from boardbench.matrix.option_values import value_of
+from boardbench.yamlfile import Document
 
 PHASES = ("active", "fanless")
 NO_CAP = "none"
@@ -158,30 +157,31 @@ def _factor(document: Document, name: str, data: Mapping[str, Any]) -> Factor:
         boards=tuple(data.get("boards", ())),
         option=data.get("option", name) if kind == "workload" else None,
         options=_level_options(document, name, levels) if kind == "workload" else {},
-        bundles={str(level): dict(given[level]["workload"]) for level in given} if kind == "stage" else {},
+        bundles=_bundles(document, name) if kind == "stage" else {},
     )
 
 
 def _level_options(document: Document, name: str, levels: Sequence[str]) -> dict[str, Any]:
-    """What each level gives the workload: a value that the option itself may have."""
-    data, load = document.data["factors"][name], document.data["workload"]
-    option, words = data.get("option", name), workload(load["name"]).traits.level_words
-    found: dict[str, Any] = {}
-    for index, (level, given) in enumerate(zip(levels, data["levels"], strict=True)):
-        known = words.get(option, {})
-        found[level] = known.get(level, given)
-        trial = {**document.data, "workload": {**load, option: found[level]}}
-        for fault in schema_faults(trial, "matrix", lambda _: False, nearest):
-            if fault.keys[:2] != ("workload", option):
-                continue
-            if fault.rank == 0:
-                raise document.error("factors", name, what=f"workloads have no option '{option}'", advice=fault.advice)
-            raise document.error(
-                "factors", name, "levels", index,
-                what=f"option '{option}' cannot be '{level}'",
-                advice=f"levels for it: {', '.join(known)}" if known else fault.advice,
-            )  # fmt: skip
-    return found
+    """What each level gives the workload."""
+    data = document.data["factors"][name]
+    option, at = data.get("option", name), ("factors", name)
+    given = zip(levels, data["levels"], strict=True)
+    return {
+        level: value_of(document, option, value, (*at, "levels", index), at)
+        for index, (level, value) in enumerate(given)
+    }
+
+
+def _bundles(document: Document, name: str) -> dict[str, dict[str, Any]]:
+    """What each level of a stage gives the workload."""
+    at = ("factors", name, "levels")
+    return {
+        str(level): {
+            option: value_of(document, option, value, (*at, level, "workload", option))
+            for option, value in given["workload"].items()
+        }
+        for level, given in document.data["factors"][name]["levels"].items()
+    }
 
 
 def _settings_in(document: Document, name: str, level: str) -> tuple[tuple[str | int, ...], Sequence[Any]]:

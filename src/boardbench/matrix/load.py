@@ -16,6 +16,7 @@ from boardbench.matrix.arms import Arm, Choice, Control, arms_of
 from boardbench.matrix.cluster import LoadBoard, cluster_workload
 from boardbench.matrix.factors import Factor, Setting, check_targets, factors_of, restricted, settings_of
 from boardbench.matrix.guard import Guard
+from boardbench.matrix.option_values import check_options
 from boardbench.matrix.promises import Baseline, Metric, promises_of
 from boardbench.results.gatewords import DEFAULT_GATES
 
@@ -114,6 +115,7 @@ def load_matrix(path: Path) -> Matrix:
     document = yamlfile.load(path, "matrix")
     data: dict[str, Any] = document.data
     _check_together(document)
+    check_options(document)
     factors, settings = factors_of(document), settings_of(document)
     check_targets(document, settings, factors)
     choice = _choice(document, factors)

@@ -193,7 +193,8 @@ class Traits:
     - `cold_files`: from the options, files on the board whose pages must be cold at the start, beside the payload's;
     - `board_options`: option -> variable of the inventory that gives its value where the matrix does not;
     - `figures`: name of a figure of its own -> unit -> what the base unit is multiplied by;
-    - `level_words`: option -> how a factor's levels call its values, where those have hyphens or are no words.
+    - `level_words`: option -> how a factor's levels call its values, where those have hyphens or are no words;
+    - `options`: all that a matrix may give it. What is not among them is refused, since it would change nothing.
     """
 
     ends_by_work: bool = False
@@ -201,6 +202,7 @@ class Traits:
     board_options: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     level_words: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
 
 class Workload(Protocol):

@@ -30,7 +30,7 @@ class Burn:
     harness: Harness = Harness(scripts=(_SCRIPT,))
     raw_files: tuple[str, ...] = (_RAW,)
     concurrency_option: str | None = None
-    traits: Traits = Traits()
+    traits: Traits = Traits(options=("threads", "mode", "chain"))
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
         """See `Workload.argv`. Option `threads`: `all` or a count."""

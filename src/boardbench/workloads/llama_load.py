@@ -50,6 +50,7 @@ class LlamaLoad:
         cold_files=model_files,
         board_options={"model": "llama_model", "host": "loopback"},
         figures=FIGURES,
+        options=(*_NUMBERS, *_TEXTS, "mode"),
     )
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:

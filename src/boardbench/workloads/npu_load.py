@@ -45,6 +45,11 @@ LEVEL_WORDS: Mapping[str, Mapping[str, object]] = {
     "policy": {name.replace("-", ""): name for name in ("round-robin", "least-queue", "ect")},
     "stale": {"fresh": False, "stale": True},
 }
+OPTIONS = (
+    "nodes", "concurrency_per_node", "node_connections", "policy", "stale", "plaintext", "preheat_s", "warmup", "model",
+    "model_file", "model_sha256", "libraries", "backend", "workers", "rate_per_node", "arrivals", "fault",
+    "direct_per_s", "stretch",
+)  # fmt: skip
 _MS = {"ms": 1.0, "s": 0.001}
 _LATENCIES = ("p50", "p95", "p99", "mean", "max")
 FIGURES: Mapping[str, Mapping[str, float]] = {
@@ -70,6 +75,7 @@ class NpuLoad:
     traits: Traits = Traits(
         figures=FIGURES,
         level_words=LEVEL_WORDS,
+        options=OPTIONS,
         board_options={"model_file": "npu_model", "model_sha256": "npu_model_sha256", "libraries": "npu_libraries"},
     )
 
@@ -94,7 +100,7 @@ class NpuLoad:
 
     def board_files(self, role: str, board: str, options: Mapping[str, Any]) -> BoardFiles | None:
         """See `ClusterWorkload.board_files`: certificates, unless plaintext is asked for by name."""
-        if _plaintext(options):
+        if options.get("plaintext"):
             return None
         names = LOAD_NAMES if role == LOAD else (board,)
         pairs = [f"{name}{end}" for name in names for end in (".pem", "-key.pem")]
@@ -118,7 +124,7 @@ class NpuLoad:
             "--interval-s", seconds_text(durations.interval_s),
             "--stretch", f"{options.get('stretch', 1):g}",
         ]  # fmt: skip
-        argv += ["--plaintext"] if _plaintext(options) else ["--certificates", CERTIFICATES]
+        argv += ["--plaintext"] if options.get("plaintext") else ["--certificates", CERTIFICATES]
         if place.role == LOAD:
             return argv + _load_part(place, options, durations)
         argv += ["--name", place.board, "--listen", f"{place.address}:51001"]
@@ -135,14 +141,6 @@ class NpuLoad:
         if (raw / NODE_RAW).exists():
             return _read_node(raw / NODE_RAW)
         return _read_load(raw / REPORT)
-
-
-def _plaintext(options: Mapping[str, Any]) -> bool:
-    """Whether the cluster's programs talk without TLS. InputError for a word, which would be true whatever it says."""
-    wanted = options.get("plaintext", False)
-    if not isinstance(wanted, bool):
-        raise InputError(f"option 'plaintext' is {wanted!r}", where="workload", advice="it is true or false")
-    return wanted
 
 
 def _model_part(place: Place, backend: str, options: Mapping[str, Any]) -> list[str]:

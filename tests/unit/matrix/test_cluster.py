@@ -190,7 +190,11 @@ def test_levels_call_an_options_values_by_words_without_hyphens() -> None:
             "roundrobn",
             r"m\.yml:\d+: option 'policy' cannot be 'roundrobn'; levels for it: roundrobin, leastq",
         ),
-        ("policy: {kind", "polcy: {kind", r"m\.yml:\d+: workloads have no option 'polcy'; did you mean 'policy'"),
+        (
+            "policy: {kind",
+            "polcy: {kind",
+            r"m\.yml:\d+: workload npu-load has no option 'polcy'; did you mean",
+        ),
         ("policy: {kind", "workers: {kind", "option 'workers' cannot be 'roundrobin'"),
     ],
 )
@@ -199,6 +203,16 @@ def test_a_level_that_its_option_cannot_be_is_refused(tmp_path: Path, old: str, 
     path = tmp_path / "m.yml"
     path.write_text(text.replace(old, new))
     with pytest.raises(InputError, match=said):
+        load_matrix(path)
+
+
+@pytest.mark.parametrize("word", ["'no'", "'false'", "0", "1"])
+def test_plaintext_is_true_or_false_in_a_level_too(tmp_path: Path, word: str) -> None:
+    text = (PROJECT / "playbooks" / "matrices" / "herding.yml").read_text()
+    path = tmp_path / "m.yml"
+    stage = f"states: {{kind: stage, levels: {{fresh: {{workload: {{plaintext: {word}}}}}}}}}"
+    path.write_text(text.replace("states: {kind: workload, option: stale, levels: [fresh, stale]}", stage))
+    with pytest.raises(InputError, match=r"m\.yml:\d+: option 'plaintext' cannot be"):
         load_matrix(path)
 
 

@@ -74,7 +74,12 @@ def test_real_work_takes_real_time_however_fast_a_boards_physics_run(tmp_path: P
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("threads: 1", "thread: 1", "arm cache: workload llama-load has no option 'thread'"),
+        ("threads: 1", "thread: 1", "workload llama-load has no option 'thread'; did you mean 'threads'"),
+        ("threads: 1", "policy: ect", r"stages\.yml:\d+: workload llama-load has no option 'policy'"),
+        ("predict: 8", "predikt: 8", r"stages\.yml:5: unknown key 'predikt' in workload; did you mean 'predict'"),
+        ("predict: 8", "stretch: 4", r"stages\.yml:5: workload llama-load has no option 'stretch'"),
+        ("floor: up", "floor: upp", r"stages\.yml:\d+: option 'floor' cannot be 'upp'; did you mean 'up'"),
+        ("cache_mib: 64", "cache_mib: true", r"stages\.yml:\d+: option 'cache_mib' cannot be 'True'"),
         ("build: patched", "build: stock", "no expert cache"),
         ("active: true", "active: high", r"stages\.yml:\d+"),
         ("kind: stage", "kind: setting", r"stages\.yml:\d+.*a list of settings"),

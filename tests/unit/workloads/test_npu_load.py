@@ -143,12 +143,6 @@ def test_each_role_needs_its_own_certificates() -> None:
     assert NpuLoad().board_files("node", "king", {"plaintext": True}) is None
 
 
-@pytest.mark.parametrize("word", ["no", "false", 0, 1])
-def test_plaintext_is_true_or_false_and_no_word(word: object) -> None:
-    with pytest.raises(InputError, match="it is true or false"):
-        NpuLoad().board_files("node", "king", {"plaintext": word})
-
-
 def test_a_missing_report_is_said(tmp_path: Path) -> None:
     assert "is missing" in refused(tmp_path)
 
