@@ -167,7 +167,7 @@ def resume(
         boards = sorted(boards, key=lambda board: past.boards.index(board.name))
         start = _Start(loaded, inventory, boards, wishes, holder)
         check_plan(past, start.plan)
-        check_payloads(past, start.payloads)
+        check_payloads(past, start.payloads, start.libraries)
         taken = start.hold(holder)
         journal.note("resumed", pending=sorted(past.pending), done=sorted(past.standing.valid))
         reopen(past, holder, list(argv), taken.stolen_from(steal_why))
@@ -196,6 +196,7 @@ class _Start:
             name: load_payload(folder / name) for name in (*payload_names(matrix.workload), matrix.logger.payload)
         }
         self.payloads = {name: preflight.payload_files(payload) for name, payload in payloads.items()}
+        self.libraries = {name: payload.python for name, payload in payloads.items() if payload.python}
         wishes.on_progress(Progress(Phase.FACTS, f"asking {len(boards)} boards for their facts"))
         wanted = preflight.Wanted(list(payloads.values()), board_files(matrix, boards), wishes.bringing)
         self.woken = waking.meet(boards, wishes.open_door, wanted, holder, wishes.teller(Phase.LOST))
@@ -220,6 +221,7 @@ class _Start:
             operator=self.wishes.operator,
             argv=self.wishes.argv,
             payloads=self.payloads,
+            libraries=self.libraries,
             selected=self.plan.select(cells),
         )
 

@@ -39,6 +39,7 @@ class Opening:
     operator: Operator | None
     argv: Sequence[str]
     payloads: Mapping[str, object]
+    libraries: Mapping[str, Sequence[str]]
     selected: tuple[str, ...] | None = None
 
     def write_draft(self, draft: Path) -> None:
@@ -70,6 +71,7 @@ class Opening:
             "argv": [mask(word) for word in self.argv],  # what a user typed may hold a secret
             "selected_cells": None if self.selected is None else list(self.selected),
             "payloads": dict(self.payloads),
+            "libraries": {name: list(pins) for name, pins in self.libraries.items()},
             "boards": [self._board(name, board) for name, board in self.boards.items()],
             "stolen": [dict(entry) for entry in stolen],
             "resumes": [],

@@ -6,7 +6,7 @@ Read from the folder and its journal alone; the boards are asked by the run loop
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -174,10 +174,11 @@ def check_plan(past: Past, plan: Plan) -> None:
         )
 
 
-def check_payloads(past: Past, payloads: Mapping[str, Any]) -> None:
-    """What is measured is still the same program. Raises InputError."""
+def check_payloads(past: Past, payloads: Mapping[str, Any], libraries: Mapping[str, Sequence[str]]) -> None:
+    """What is measured is still the same program, with the same Python libraries. Raises InputError."""
+    pinned = past.campaign.get("libraries", {})  # campaigns before it was noted say nothing of them
     for name, files in past.campaign["payloads"].items():
-        if payloads.get(name) != files:
+        if payloads.get(name) != files or (name in pinned and list(libraries.get(name, ())) != pinned[name]):
             raise InputError(
                 f"payload {name} has changed since campaign {past.folder.name} began",
                 where=f"payloads/{name}",

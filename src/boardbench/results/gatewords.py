@@ -34,7 +34,7 @@ GATES = (
     Gate("alike-runtime", BEFORE, "boards-differ", "Python, runtime library and driver, over the boards of a kind",
          "install one runtime on all boards", fatal=False),
     Gate("alike-payload", BEFORE, "boards-differ", "hashes of the installed payloads, over the boards of a kind",
-         "run ./inv provision"),
+         "run ./inv provision, with --tags npu where boards have the cluster's payloads"),
     Gate("alike-governor", BEFORE, "boards-differ", "CPU governors, over the boards of a kind", "run ./inv provision"),
     Gate("alike-link", BEFORE, "boards-differ", "the fastest link that is up, over the boards of a kind",
          "look at cables and switch ports", fatal=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,9 @@ def pinned(tmp_path: Path, bench: Bench) -> Bench:
 def test_boards_with_the_pinned_libraries_are_measured(pinned: Bench, fleet: Fleet) -> None:
     for board in fleet.fakes.values():
         has(board, {"burn": RIGHT})
-    assert pinned().good
+    outcome = pinned()
+    assert outcome.good
+    assert json.loads((outcome.path / "campaign.json").read_text())["libraries"] == {"burn": PINS}
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,14 @@ def test_a_changed_payload_is_a_new_campaign(bench: Bench, fleet: Fleet, resume:
         resume(folder)
 
 
+def test_other_pinned_libraries_are_a_new_campaign_too(bench: Bench, fleet: Fleet, resume: Bench) -> None:
+    folder = interrupt(bench, fleet)
+    began = json.loads((folder / "campaign.json").read_text())
+    (folder / "campaign.json").write_text(json.dumps({**began, "libraries": {"burn": ["small==0.9"]}}))
+    with pytest.raises(InputError, match="payload burn has changed"):
+        resume(folder)
+
+
 def test_a_campaign_that_still_runs_is_not_gone_on_with(bench: Bench, fleet: Fleet, resume: Bench) -> None:
     folder = interrupt(bench, fleet)
     with Journal(folder / "journal.jsonl"), pytest.raises(InputError, match="is being run by another process"):
