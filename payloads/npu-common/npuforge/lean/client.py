@@ -1,6 +1,7 @@
 """The calling end: one connection of its own, made when it is needed, and made again when it is lost."""
 
 import asyncio
+import collections
 import time
 
 import grpc
@@ -21,12 +22,40 @@ class _ClientConnection(Connection):
         self.next_id = 1
         self.leaving = False
         self._answers = {}
+        # Calls that wait until the peer takes one more stream, in turn.
+        self._waiting = collections.deque()
 
     def greeting(self):
         return frames.PREFACE
 
     def knows(self, stream_id):
         return stream_id < self.next_id
+
+    @property
+    def has_room(self):
+        """Whether the peer takes one more stream."""
+        return len(self.streams) < self._outflow.most_streams
+
+    async def room(self, timeout):
+        """Waits until there may be room, or no connection any more; whether that came in time."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await asyncio.wait({turn}, timeout=timeout)
+        except asyncio.CancelledError:
+            if turn.done():
+                self._next_turn()
+            raise
+        came = turn.done()
+        turn.cancel()
+        return came
+
+    def _next_turn(self):
+        while self._waiting and self.has_room:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
 
     def call(self, head, parts):
         """Opens a stream; (its id, a future of its message)."""
@@ -42,6 +71,7 @@ class _ClientConnection(Connection):
         self._answers.pop(stream_id, None)
         if stream_id in self.streams:
             self.reset_stream(stream_id, frames.CANCEL)
+        self._next_turn()
         if self.leaving and not self.streams and self.closed is None:
             # Nobody else would close it, and a way that was only cut for a while keeps it open for ever.
             self.transport.abort()
@@ -91,7 +121,11 @@ class _ClientConnection(Connection):
         """The answer is what is waited for."""
 
     def ended(self):
-        """Whoever waited has heard of it by `reset`."""
+        """Whoever waited for an answer has heard of it by `reset`; whoever waited for room looks for it elsewhere."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
 
 
 class Channel:
@@ -134,7 +168,7 @@ class Channel:
 
     async def _call(self, path, parts, timeout):
         began = time.monotonic()
-        connection = self._usable() or await self._wait_for_connection(timeout)
+        connection = await self._with_room(timeout)
         seen = connection.bytes_received
         left_s = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
         stream_id, answer = connection.call(self._head(path, left_s), parts)
@@ -152,6 +186,17 @@ class Channel:
             connection.give_up(stream_id)
             if timer is not None:
                 timer.cancel()
+
+    async def _with_room(self, timeout):
+        """A connection that takes one more stream."""
+        began = time.monotonic()
+        while True:
+            left_s = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
+            connection = self._usable() or await self._wait_for_connection(left_s)
+            if connection.has_room:
+                return connection
+            if not await connection.room(left_s):
+                raise status.CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "the peer took no more calls in time")
 
     def _drop(self, connection):
         if self._connection is connection:

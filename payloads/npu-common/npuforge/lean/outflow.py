@@ -18,6 +18,8 @@ class Outflow:
         # What the peer takes of all streams together, of a new stream, and in one frame.
         self._window = self.stream_window = 65535
         self._frame_bytes = 16384
+        # How many streams the peer takes at once; RFC 9113: no limit until it names one.
+        self.most_streams = frames.LARGEST_NUMBER
         self._paused = False
         self._waiting = collections.deque()
 
@@ -53,6 +55,8 @@ class Outflow:
                 if not 16384 <= value <= frames.FRAME_BYTES:
                     raise ConnectionFault(frames.PROTOCOL_ERROR, "a frame size that cannot be")
                 self._frame_bytes = value
+            elif key == frames.MAX_CONCURRENT:
+                self.most_streams = value
 
     def widen(self, stream_id, more):
         """The peer takes so many bytes more of a stream, of all together where the id is 0. ConnectionFault."""
