@@ -18,6 +18,7 @@ from npuforge import channels
 from npuforge.lean import frames as h2
 from npuforge.lean import hpack, status
 from npuforge.lean.client import Channel
+from npuforge.lean.connection import MAX_STREAMS
 from npuforge.lean.server import Server
 
 RFC_REQUESTS = [
@@ -230,6 +231,101 @@ def test_a_caller_that_gives_up_ends_the_work_at_the_server() -> None:
                 break
             await asyncio.sleep(0.02)
         assert at.handlers.slow == ["began", "cancelled"]
+        await channel.close()
+
+    serve(work)
+
+
+@pytest.mark.parametrize("piece", [3_000, 60_000, 250_000])
+def test_a_large_frame_may_come_in_pieces_with_pauses(piece: int) -> None:
+    # The kernel wakes the reader late within a large frame; its last bytes must never be waited for in vain.
+    message = random.Random(piece).randbytes(1_300_000)
+    body = b"\0" + struct.pack(">I", len(message)) + message
+    whole = _frame(h2.SETTINGS, 0, 0, b"") + _frame(h2.HEADERS, h2.END_HEADERS, 1, GOOD_HEADERS)
+    whole += _frame(h2.DATA, h2.END_STREAM, 1, body)
+
+    async def work(at: Served) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
+        writer.write(h2.PREFACE)
+        widen = struct.pack(">I", 1 << 24)
+        writer.write(_frame(h2.WINDOW_UPDATE, 0, 0, widen) + _frame(h2.SETTINGS, 0, 0, struct.pack(">HI", 4, 1 << 24)))
+        for begin in range(0, len(whole), piece):
+            writer.write(whole[begin : begin + piece])
+            await writer.drain()
+            await asyncio.sleep(0.001)
+        found = b""
+        while found.count(message[-64:]) < 1:
+            found += await asyncio.wait_for(reader.read(1 << 20), 10)
+        writer.close()
+        return found
+
+    assert len(serve(work)) > len(message)
+
+
+def test_a_peer_that_goes_within_a_large_frame_is_noticed_at_once() -> None:
+    head = _frame(h2.SETTINGS, 0, 0, b"") + _frame(h2.HEADERS, h2.END_HEADERS, 1, GOOD_HEADERS)
+    data = _frame(h2.DATA, h2.END_STREAM, 1, bytes(1_300_000))[: 9 + 400_000]
+
+    async def work(at: Served) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", at.port)
+        writer.write(h2.PREFACE + head + data)
+        await writer.drain()
+        await asyncio.sleep(0.2)
+        assert len(at.server.connections) == 1
+        writer.close()
+        for _ in range(100):
+            if not at.server.connections:
+                break
+            await asyncio.sleep(0.02)
+        assert not at.server.connections
+
+    serve(work)
+
+
+def test_a_client_waits_while_the_peer_takes_no_more_calls() -> None:
+    async def work(at: Served) -> None:
+        channel = Channel(f"127.0.0.1:{at.port}")
+        echo, slow = channel.unary_unary("/echo"), channel.unary_unary("/slow")
+        # The first call learns how many the peer takes at once.
+        assert bytes(await echo(b"x", timeout=30)) == b"x"
+        answers = await asyncio.gather(*(echo(bytes([n % 251]) * 70_000, timeout=60) for n in range(3 * MAX_STREAMS)))
+        assert [(answer[0], len(answer)) for answer in answers] == [(n % 251, 70_000) for n in range(3 * MAX_STREAMS)]
+        held = [asyncio.ensure_future(slow(b"", timeout=60)) for _ in range(MAX_STREAMS)]
+        for _ in range(500):
+            if len(at.handlers.slow) == MAX_STREAMS:
+                break
+            await asyncio.sleep(0.02)
+        with pytest.raises(grpc.RpcError) as error:
+            await echo(b"late", timeout=0.2)
+        assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        gone, waits = (asyncio.ensure_future(echo(b"y", timeout=60)) for _ in range(2))
+        await asyncio.sleep(0.05)
+        # The one whose turn it would be has gone in the same moment: the next one is not forgotten.
+        held.pop().cancel()
+        gone.cancel()
+        assert bytes(await asyncio.wait_for(waits, 20)) == b"y"
+        for call in held:
+            call.cancel()
+        await asyncio.gather(gone, *held, return_exceptions=True)
+        await channel.close()
+
+    serve(work)
+
+
+def test_calls_that_wait_for_room_go_on_over_a_new_connection() -> None:
+    async def work(at: Served) -> None:
+        channel = Channel(f"127.0.0.1:{at.port}")
+        echo, slow = channel.unary_unary("/echo"), channel.unary_unary("/slow")
+        assert bytes(await echo(b"x", timeout=30)) == b"x"
+        held = [asyncio.ensure_future(slow(b"", timeout=60)) for _ in range(MAX_STREAMS)]
+        await asyncio.sleep(0.1)
+        waits = asyncio.ensure_future(echo(b"y", timeout=60))
+        await asyncio.sleep(0.05)
+        for connection in list(at.server.connections):
+            connection.transport.abort()
+        assert bytes(await asyncio.wait_for(waits, 20)) == b"y"
+        failed = await asyncio.gather(*held, return_exceptions=True)
+        assert all(isinstance(error, grpc.RpcError) for error in failed)
         await channel.close()
 
     serve(work)

@@ -21,6 +21,9 @@ MAX_STREAMS = 256
 # Frames other than DATA are small; one that does not fit here is a mistake or an attack.
 SCRATCH_BYTES = 64 * 1024
 _WRITE_HIGH_BYTES = 8 * 1024 * 1024
+# The kernel wakes a reader for every piece that comes. Within a frame that is larger than the first number it need not
+# before there is as much as the second, or the frame's rest.
+_LARGE_BYTES, _WAKE_BYTES = 64 * 1024, 1024 * 1024
 # A peer that vanished without a word is found by the kernel: it is asked on a connection that is idle for so long, and
 # one on which it does not answer for so long is lost (by itself the kernel waits a quarter of an hour, or for ever).
 # Peers that count HTTP/2's own pings would refuse those.
@@ -55,6 +58,9 @@ class Connection(asyncio.BufferedProtocol, abc.ABC):
         self._data_ends = False
         self._room = None
         self._consumed = 0
+        # Without TLS, whose records the kernel does not count: our socket, and for how many bytes it wakes us.
+        self._socket = None
+        self._wakes_at = 1
         self._blocks = HeaderBlocks()
         self._outflow = Outflow(self.streams, self.sent)
 
@@ -64,6 +70,8 @@ class Connection(asyncio.BufferedProtocol, abc.ABC):
         """The connection is there: says what we take."""
         self.transport = transport
         find_lost_peers(transport)
+        if transport.get_extra_info("sslcontext") is None:
+            self._socket = transport.get_extra_info("socket")
         self._outflow.begin(transport)
         transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         settings = b"".join(
@@ -99,8 +107,15 @@ class Connection(asyncio.BufferedProtocol, abc.ABC):
             else:
                 self._have += nbytes
                 self._parse()
+            self._wake_at(min(self._data_left, _WAKE_BYTES) if self._data_left > _LARGE_BYTES else 1)
         except ConnectionFault as fault:
             self.fail(fault.code, str(fault))
+
+    def _wake_at(self, count):
+        """Has the kernel wake us when so many bytes have come, or the peer has gone."""
+        if count != self._wakes_at and self._socket is not None and self.closed is None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+            self._wakes_at = count
 
     def _parse(self):
         at = 0
