@@ -4,8 +4,8 @@ import time
 
 import grpc
 
-from npuforge import channels, rpc, security, wire
 from npuforge import npuforge_pb2 as pb
+from npuforge import rpc, security, transport, wire
 from npuforge.wire import WireError
 from npuload.requests import OK, Answer, read_answer
 
@@ -20,14 +20,14 @@ class ClusterError(Exception):
 class Scheduler:
     """One scheduler. `connections`: so many of its own for requests."""
 
-    def __init__(self, address, secured, connections, timeout_s):
-        credentials = security.channel_credentials(secured)
-        name = None if credentials is None else security.SCHEDULER_NAME
+    def __init__(self, address, secured, connections, timeout_s, engine="lean"):
         self.address = address
         self._timeout_s = timeout_s
-        self._channels = [channels.open_channel(address, credentials, name) for _ in range(connections)]
+        self._joined = engine == "grpc"
+        *self._channels, self._control = (
+            transport.open_channel(engine, address, secured, security.SCHEDULER_NAME) for _ in range(connections + 1)
+        )
         self._infer = [rpc.raw_call(channel, rpc.SCHEDULER["Infer"]) for channel in self._channels]
-        self._control = channels.open_channel(address, credentials, name)
 
     async def close(self):
         """Closes all connections."""
@@ -35,9 +35,10 @@ class Scheduler:
             await channel.close()
 
     async def infer(self, connection, request):
-        """The answer to a request; what fails on the way is an answer with the code TRANSPORT-<status>.
+        """The answer to a request, a list of buffers that begins with its id (see `images`).
 
-        So is a result that is another request's.
+        What fails on the way is an answer with the code TRANSPORT-<status>, and so is a result that is another
+        request's.
         """
         answer, _ = await self.infer_raw(connection, request)
         return answer
@@ -46,15 +47,15 @@ class Scheduler:
         """The answer and its bytes."""
         data = b""
         try:
-            data = await self._infer[connection % len(self._infer)](request, timeout=self._timeout_s)
+            message = b"".join(request) if self._joined else request
+            data = await self._infer[connection % len(self._infer)](message, timeout=self._timeout_s)
             answer = read_answer(data)
-            # A request begins with its id.
             told = answer.request_id.encode()
-            if answer.code != OK or not told or request.startswith(wire.bytes_field(1, told)):
+            if answer.code != OK or not told or request[0] == wire.bytes_field(1, told):
                 return answer, data
             failed = Answer()
             failed.code, failed.message = OTHERS_ANSWER, f"the answer is to request '{answer.request_id}'"
-        except grpc.aio.AioRpcError as error:
+        except grpc.RpcError as error:
             failed = Answer()
             failed.code, failed.message = f"TRANSPORT-{error.code().name}", error.details() or ""
         except WireError as error:
@@ -65,7 +66,7 @@ class Scheduler:
     async def _ask(self, name, request):
         try:
             return await rpc.call(self._control, rpc.SCHEDULER[name])(request, timeout=self._timeout_s)
-        except grpc.aio.AioRpcError as error:
+        except grpc.RpcError as error:
             why = error.details() or error.code().name
             raise ClusterError(f"the scheduler at {self.address} does not answer {name}: {why}") from None
 

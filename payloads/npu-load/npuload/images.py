@@ -33,12 +33,12 @@ class Requests:
         self._run = run
 
     def make(self, number, slot=None):
-        """Request `number` as bytes: its id says run and number, its image is that of `slot` (number mod slots)."""
+        """Request `number` as buffers, its id first: that says run and number, its image is that of `slot` (number mod
+        slots)."""
         request_id = f"{self._run}-{number}".encode()
-        body = self._bodies[(number if slot is None else slot) % len(self._bodies)]
-        return b"".join((wire.bytes_field(1, request_id), body))
+        return [wire.bytes_field(1, request_id), self._bodies[(number if slot is None else slot) % len(self._bodies)]]
 
     def for_node(self, number, node, slot):
         """The same, for this node and no other."""
         entry = wire.bytes_field(1, b"node") + wire.bytes_field(2, node.encode())
-        return self.make(number, slot) + wire.bytes_field(7, entry)
+        return [*self.make(number, slot), wire.bytes_field(7, entry)]

@@ -3,6 +3,7 @@
 import argparse
 import re
 
+from npuforge import transport
 from npuload.loops import CONSTANT, POISSON
 
 CLOSED, OPEN = "closed", "open"
@@ -43,6 +44,7 @@ def parser():
     add("--preheat", action="store_true", help="closed loop until --begin-monotonic-s, discarded, without a pause")
     add("--node-connections", type=int, help="what the scheduler was set to; only noted")
     add("--events", action="store_true", help="say begin and end of the load on stdout, a JSON line each")
+    add("--engine", choices=transport.ENGINES, default=transport.ENGINES[0], help="what carries the requests")
     add("--plaintext", action="store_true", help="no TLS: must be asked for")
     add("--ca-file")
     add("--certificate-file")

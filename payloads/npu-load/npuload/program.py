@@ -15,7 +15,7 @@ import uuid
 
 import grpc
 
-from npuforge import loop, security, stamps
+from npuforge import loop, memory, security, stamps
 from npuload import intervals, loops, parquet, report
 from npuload.cluster import ClusterError, Scheduler, snapshot
 from npuload.images import Requests
@@ -58,7 +58,7 @@ class Load:
         utc = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         self.id = f"{utc}-{uuid.uuid4().hex[:8]}"
         connections = options.concurrency if options.mode == CLOSED else options.connections
-        self.scheduler = Scheduler(options.scheduler, secured, connections, options.timeout_ms / 1000)
+        self.scheduler = Scheduler(options.scheduler, secured, connections, options.timeout_ms / 1000, options.engine)
         self.requests = Requests(options.model, options.seed, options.payload_slots, options.payload_bytes, self.id)
         self.numbers = loops.Numbers()
         self.clients = connections
@@ -173,6 +173,7 @@ class Load:
                 "node_connections": options.node_connections,
                 "security": "plaintext" if options.plaintext else "tls",
                 "stale_scheduler": before.stale,
+                "engine": options.engine,
                 "event_loop": loop.NAME,
                 "grpc": grpc.__version__,
                 "python": platform.python_version(),
@@ -257,6 +258,7 @@ def main(argv):
         for name in (SAMPLES, options.report):
             if name and os.path.exists(os.path.join(options.out, name)):
                 raise LoadError(f"{options.out} holds a run already ({name}): give each run a folder of its own")
+        memory.keep_freed_memory()
         return loop.run(_run(options))
     except (LoadError, ClusterError, security.SecurityError, OSError) as error:
         print(f"npu-load: {error}", file=sys.stderr)
