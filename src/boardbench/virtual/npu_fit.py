@@ -36,8 +36,6 @@ round-robin, 36 under way."""
 ONE_NODE = {1: 114.8, 2: 136.4, 4: 138.1}
 """Connections -> inferences a second of one node at twelve under way."""
 DIRECT_PER_S, P95_MS, P99_MS = 161.5, 119.8, 137.4
-LADDER_PROGRAMS_MS = 14.0
-"""Of three nodes' load, at the stretch of the ladder's matrix: by what spreads the programs showed on two cores."""
 SEEDS = (1, 2, 3)
 RATE, SPREAD, TAIL, FALL = 4.0, 4.0, 1.0, 1.0
 """Weights: of one node's rates, of spreads, of percentiles, and of how a cap lowers the ladder's rate."""
@@ -87,9 +85,7 @@ def figures(constants: Constants, seconds: float = 80.0) -> list[Figure]:
 
 def _capped(constants: Constants, cap_mhz: int, seconds: float, seed: int) -> Outcome:
     boards = [Node(cap_mhz / TOP_MHZ), Node(), Node()]
-    return closed_loop(
-        constants, boards, concurrency=36, connections=2, seconds=seconds, programs_ms=LADDER_PROGRAMS_MS, seed=seed
-    )
+    return closed_loop(constants, boards, concurrency=36, connections=2, seconds=seconds, seed=seed)
 
 
 def fit(constants: Constants, evaluations: int) -> dict[str, float]:

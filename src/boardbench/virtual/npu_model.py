@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 WORKERS, NPU_CORES = 8, 2
-PROGRAMS_MS = 9.0
-"""What client, scheduler and agent need for a request beside the model, in its time: it comes on top of `delay_ms`. Of
-one node's load on a host of two cores that carries the whole fleet; `programs_ms` of a busier one is more."""
+PROGRAMS_MS = 14.0
+"""What client, scheduler and agent need for a request on the rig, beside the model: it comes on top of `delay_ms`."""
 DISCARDED_SHARE = 0.2
 """Of a simulation's time: the queues fill up in it."""
 
@@ -75,9 +74,8 @@ class _Board:
 class _World:
     """Events in the order of their times."""
 
-    def __init__(self, constants: Constants, programs_ms: float, seed: int) -> None:
+    def __init__(self, constants: Constants, seed: int) -> None:
         self.constants = constants
-        self._programs_ms = programs_ms
         self.now_s = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = itertools.count()
@@ -101,7 +99,7 @@ class _World:
 
     def delay_s(self) -> float:
         """Half of what a request spends on the way, where it keeps nothing busy."""
-        return self.draw_s((self.constants["delay_ms"] + self._programs_ms) / 2, self.constants["delay_shape"])
+        return self.draw_s((self.constants["delay_ms"] + PROGRAMS_MS) / 2, self.constants["delay_shape"])
 
     def driver_s(self, board: _Board) -> float:
         c = self.constants
@@ -121,11 +119,10 @@ def closed_loop(
     concurrency: int,
     connections: int,
     seconds: float = 60.0,
-    programs_ms: float = PROGRAMS_MS,
     seed: int = 1,
 ) -> Outcome:
     """`concurrency` requests under way, given to the nodes in turn (round-robin). `connections` 0: no network."""
-    world = _World(constants, programs_ms, seed)
+    world = _World(constants, seed)
     cpus = int(constants["cpu_servers"])
     boards = [
         _Board(node, [_Station(1) for _ in range(connections)], _Station(cpus), _Station(NPU_CORES)) for node in nodes
