@@ -12,7 +12,7 @@ from npuforge import rpc
 from npuforge.stamps import now
 from npurun import children, identity, virtual_board
 from npurun.agent import Agent
-from npurun.bell import BEGIN, END, Hearer
+from npurun.bell import BEGIN, END, BellError, Hearer
 
 RAW = "node.jsonl"
 POLL_S = 0.1
@@ -135,17 +135,25 @@ def _follow(options, agent, raw):
     hearer = Hearer(options.bell, options.name, options.patience_s)
     counter = Counter(identity.channel(options, options.listen, options.name))
     try:
-        until = time.monotonic() + options.patience_s
-        while not hearer.wait(BEGIN, min(until, time.monotonic() + POLL_S)):
-            _alive(agent)
-            if time.monotonic() >= until:
-                raise PartError(f"the load did not begin within {options.patience_s:g} s")
+        _wait_for_begin(options, agent, hearer)
         if options.fault != "none":
             agent.fault(options.fault, options.duration_s * options.fault_at, options.fault_for_s)
         _count(options, agent, raw, hearer, counter)
     finally:
         counter.close()
         hearer.close()
+
+
+def _wait_for_begin(options, agent, hearer):
+    until = time.monotonic() + options.patience_s
+    try:
+        while not hearer.wait(BEGIN, min(until, time.monotonic() + POLL_S)):
+            _alive(agent)
+            if time.monotonic() >= until:
+                raise BellError(f"the load did not begin within {options.patience_s:g} s")
+    except BellError as error:
+        # Whoever loads knows only that a node is not there; the agent knows why: a token, a certificate, an address.
+        raise PartError(f"{error}; the agent said last: {children.last_line(agent.log)}") from None
 
 
 def _read(counter, agent):

@@ -32,7 +32,13 @@ class Run:
     """The parts of one run, on addresses of its own."""
 
     def __init__(
-        self, folder: Path, nodes: tuple[str, ...], seconds: float, *node_words: str, words: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        nodes: tuple[str, ...],
+        seconds: float,
+        *node_words: str,
+        words: tuple[str, ...] = (),
+        lead_s: float = 25.0,
     ) -> None:
         self.folder = folder
         self.host = f"127.9.{os.getpid() % 200}.{next(_hosts)}"
@@ -48,7 +54,7 @@ class Run:
         }  # fmt: skip
         self.load = start(
             "load", folder / "load", "--address", self.host, "--nodes", ",".join(nodes), "--concurrency", "4",
-            "--lead-s", "25", "--warmup", "1", "--policy", "least-queue", *common,
+            "--lead-s", str(lead_s), "--warmup", "1", "--policy", "least-queue", *common,
         )  # fmt: skip
 
     def ends(self) -> tuple[int, dict[str, int]]:

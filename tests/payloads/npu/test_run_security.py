@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -67,6 +69,28 @@ def test_a_run_by_tls_goes_as_one_in_plaintext_and_a_node_in_plaintext_cannot_jo
     collected = "\n".join(p.read_text(errors="replace") for p in tmp_path.rglob("*") if p.is_file())
     assert token not in collected
     assert "PRIVATE KEY" not in collected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [("token", "the scheduler refuses this node: NPF-1004"), ("*", "UNAVAILABLE .*certificate verify failed")],
+)
+def test_a_node_of_another_fleet_says_why_it_could_not_join(tmp_path: Path, certs: Path, other: str, said: str) -> None:
+    others = tmp_path / "others"
+    shutil.copytree(certs, others)
+    issue(tmp_path / "fresh", [*NODES, "npu-scheduler", "npu-load"])
+    for path in (tmp_path / "fresh").glob(other):
+        if path.is_file():
+            shutil.copy2(path, others / path.name)
+    # The last one given counts.
+    strange = ("--certificates", str(others))
+    run = Run(tmp_path, NODES, 2.0, *strange, words=("--certificates", str(certs)), lead_s=8.0)
+    load, nodes = run.ends()
+    assert load == 1, run.why()
+    assert "nodes are not ready: king (not registered)" in (tmp_path / "load.stderr").read_text()
+    assert nodes["king"] == 1
+    assert re.search(f"the agent said last: .*{said}", (tmp_path / "king.stderr").read_text())
 
 
 def test_a_part_without_its_certificates_says_so(tmp_path: Path) -> None:
