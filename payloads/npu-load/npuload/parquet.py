@@ -9,7 +9,8 @@ import collections
 import sys
 import zlib
 
-from npuload.thrift import i32, i64, listed, struct, text, varint
+from npuforge.wire import encode_varint
+from npuload.thrift import i32, i64, listed, struct, text
 
 MAGIC = b"PAR1"
 CREATED_BY = "boardbench npu-load"
@@ -141,7 +142,7 @@ def _data(column, values):
         width = max(1, (len(column.words).bit_length() + 7) // 8)
         numbers = b"".join(value.to_bytes(width, "little") for value in values)
         groups = -(-len(values) // 8)
-        return levels + bytes([8 * width]) + varint(groups << 1 | 1) + numbers.ljust(8 * groups * width, b"\0")
+        return levels + bytes([8 * width]) + encode_varint(groups << 1 | 1) + numbers.ljust(8 * groups * width, b"\0")
     if isinstance(values, bytearray):
         return levels + _bits(values)
     if sys.byteorder == "big":
@@ -160,5 +161,5 @@ def _bits(flags):
 def _runs(flags):
     """Flags as Parquet's runs: one run when they are all alike, else packed bits."""
     if not flags or min(flags) == max(flags):
-        return varint(len(flags) << 1) + bytes(flags[:1] or b"\0")
-    return varint(-(-len(flags) // 8) << 1 | 1) + _bits(flags)
+        return encode_varint(len(flags) << 1) + bytes(flags[:1] or b"\0")
+    return encode_varint(-(-len(flags) // 8) << 1 | 1) + _bits(flags)

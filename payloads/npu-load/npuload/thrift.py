@@ -1,21 +1,13 @@
 """The few words of Thrift's compact protocol that the head of a Parquet file is written in."""
 
+from npuforge.wire import encode_varint
+
 I32, I64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
 _LONG = 15
 
 
-def varint(value):
-    """A whole number of 0 or more, seven bits a byte, the lowest first."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _zigzag(value):
-    return varint(value << 1 if value >= 0 else (-value << 1) - 1)
+    return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def i32(value):
@@ -31,7 +23,7 @@ def i64(value):
 def text(value):
     """A string."""
     data = value.encode()
-    return BINARY, varint(len(data)) + data
+    return BINARY, encode_varint(len(data)) + data
 
 
 def struct(fields):
@@ -51,5 +43,9 @@ def struct(fields):
 def listed(values):
     """Values of one kind, one at least."""
     kind = values[0][0]
-    head = bytes([len(values) << 4 | kind]) if len(values) < _LONG else bytes([_LONG << 4 | kind]) + varint(len(values))
+    head = (
+        bytes([len(values) << 4 | kind])
+        if len(values) < _LONG
+        else bytes([_LONG << 4 | kind]) + encode_varint(len(values))
+    )
     return LIST, head + b"".join(data for _, data in values)

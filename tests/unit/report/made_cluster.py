@@ -14,6 +14,7 @@ from boardbench.results import manifest, store, verdict
 from .made_campaign import BOOT, SHA, WALL, Wanted, _campaign, _plan
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "payloads" / "npu-load"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "payloads" / "npu-common"))
 
 from npuload import parquet
 from npuload.parquet import Column

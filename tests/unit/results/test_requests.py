@@ -13,6 +13,7 @@ from boardbench.errors import InputError
 from boardbench.results import requests
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "payloads" / "npu-load"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "payloads" / "npu-common"))
 
 from npuload import parquet
 

@@ -36,7 +36,7 @@ class _ClientConnection(Connection):
         """Whether the peer takes one more stream."""
         return len(self.streams) < self._outflow.most_streams
 
-    async def room(self, timeout):
+    async def wait_for_room(self, timeout):
         """Waits until there may be room, or no connection any more; whether that came in time."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
@@ -195,7 +195,7 @@ class Channel:
             connection = self._usable() or await self._wait_for_connection(left_s)
             if connection.has_room:
                 return connection
-            if not await connection.room(left_s):
+            if not await connection.wait_for_room(left_s):
                 raise status.CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "the peer took no more calls in time")
 
     def _drop(self, connection):
