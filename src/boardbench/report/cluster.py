@@ -49,8 +49,16 @@ def cluster_of(campaign: Path) -> Cluster:
             if whole_run(attempt) is not None:
                 runs[cell["name"]] = _run(attempt / "workload", cell["arm"])
                 break
-    direct = plan["workload"]["options"].get("direct_per_s")
-    return Cluster(arms_of(list(runs.values()), float(direct) if direct is not None else None), runs)
+    return Cluster(arms_of(list(runs.values()), _direct_per_s(campaign, plan["workload"]["options"])), runs)
+
+
+def _direct_per_s(campaign: Path, options: Mapping[str, Any]) -> float | None:
+    """What one board does by itself, as the matrix gives it; virtual boards in a stretched world do less."""
+    given = options.get("direct_per_s")
+    if given is None:
+        return None
+    virtual = store.read_object(campaign / "campaign.json")["virtual"]
+    return float(given) / (float(options.get("stretch", 1.0)) if virtual else 1.0)
 
 
 def _run(folder: Path, arm: str) -> LoadRun:

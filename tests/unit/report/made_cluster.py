@@ -6,7 +6,9 @@ import array
 import io
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from boardbench.results import manifest, store, verdict
@@ -31,13 +33,15 @@ def latency_s(arm_nodes: int, repetition: int, at: int) -> float:
     return base * (1 + 0.1 * (repetition - 1)) * (4.0 if at % 50 == 49 else 1.0)
 
 
-def make(results: Path, arms: tuple[int, ...] = (1, 3), repeats: int = 2) -> Path:
+def make(
+    results: Path, arms: tuple[int, ...] = (1, 3), repeats: int = 2, options: Mapping[str, Any] = MappingProxyType({})
+) -> Path:
     """Write the campaign and return its folder. `arms`: how many nodes each has; arm `nodes3` has three."""
     wanted = Wanted(boards=(*NODES, LOAD), rules=False, virtual=True, campaign="20261130T152429Z-c1a57e12")
     folder = results / "made" / wanted.campaign
     folder.mkdir(parents=True)
     plan = _plan(wanted) | {
-        "workload": {"name": "npu-load", "options": {}},
+        "workload": {"name": "npu-load", "options": dict(options)},
         "repeats": repeats,
         "cells": _cells(arms, repeats),
         "arms": [

@@ -56,6 +56,12 @@ def test_the_made_cluster_is_one_that_the_schemas_know(campaign: Path) -> None:
     assert [fault for run in runs for fault in schema.faults(run, "run")] == []
 
 
+def test_the_direct_rate_is_that_of_a_virtual_boards_stretched_world(tmp_path: Path) -> None:
+    # 12 requests a second and node.
+    slow = cluster_of(made_cluster.make(tmp_path, options={"direct_per_s": 60.0, "stretch": 4}))
+    assert [arm.residual for arm in slow.arms] == [pytest.approx(1 - 12 / 15)] * 2
+
+
 def test_every_form_has_the_same_pooled_percentile_and_scaling(campaign: Path, page: Page) -> None:
     document: dict[str, Any] = document_of(campaign)
     one, three = document["cluster"]
