@@ -190,6 +190,7 @@ class Load:
             "latency_from": "the intended start of each request",
             "stages": report.stages(samples),
             "littles_law": report.littles_law(samples, summed["throughput"]),
+            "steady_per_node": report.steady_per_node(samples, begin_s, end_s),
             "longest_silence_s": report.longest_silence(samples, begin_s, end_s),
             "intervals": intervals.intervals(samples, begin_s, end_s, options.interval_s),
             "nodes_expected": options.nodes or None,

@@ -23,10 +23,6 @@ CAVEATS = (
 def summary_of(samples, duration_s):
     """The rig's `summary`. Throughput, latency and shares from successes alone; no successes: null, not 0."""
     good = samples.good()
-    names = samples.nodes.list()
-    per_node = {}
-    for place in good:
-        per_node.setdefault(names[samples.node[place]], []).append(place)
     codes = samples.codes.list()
     errors = {}
     for code in samples.code:
@@ -50,12 +46,30 @@ def summary_of(samples, duration_s):
                 "share": len(places) / len(good),
                 "latency": summary(latency_us(samples, places)),
             }
-            for node, places in sorted(per_node.items())
+            for node, places in _by_node(samples, good)
         ],
         "errors_by_code": [[code, count] for code, count in sorted(errors.items())],
         "retried": sum(samples.attempts[place] > 1 for place in good),
         "stage_breakdown": _rig_stages(samples, good),
     }
+
+
+def _by_node(samples, places):
+    """(node, its places) of these requests, sorted by node."""
+    names, found = samples.nodes.list(), {}
+    for place in places:
+        found.setdefault(names[samples.node[place]], []).append(place)
+    return sorted(found.items())
+
+
+def steady_per_node(samples, begin_s, end_s):
+    """Per node the latencies of requests from the last third of the load: what it came to on boards that it heats."""
+    from_s = end_s - (end_s - begin_s) / 3
+    late = [place for place in samples.good() if samples.intended_s[place] >= from_s]
+    return [
+        {"node_id": node, "count": len(places), "latency": summary(latency_us(samples, places))}
+        for node, places in _by_node(samples, late)
+    ]
 
 
 def _rig_stages(samples, good):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ FIGURES: Mapping[str, Mapping[str, float]] = {
     "errors": {"count": 1.0},  # requests of a run that failed
     "longest-silence": {"s": 1.0},  # longest time without a good answer of a node
     "node-spread": {"ratio": 1.0},  # largest over smallest 50th percentile of latency of the nodes
+    "node-spread-steady": {"ratio": 1.0},  # the same of the requests from the last third of the load
     "share-spread": {"percentage-points": 1.0},  # largest less smallest share of the nodes
 }
 
@@ -240,7 +241,10 @@ def _read_load(path: Path) -> Samples:
         # Without a load nobody was asked for an answer to it.
         answers=Answers(tuple(str(name) for name in asked), counted) if entries else None,
         golden=golden,
-        figures={name: Figure(value) for name, value in (_figures(summary, where) | _silence(data)).items()},
+        figures={
+            name: Figure(value)
+            for name, value in (_figures(summary, where) | _steady(data, where) | _silence(data)).items()
+        },
     )
 
 
@@ -271,10 +275,23 @@ def _figures(summary: Mapping[str, Any], where: str) -> dict[str, float]:
     nodes = [node for node in _at(summary, where, "per_node") if node.get("latency")]
     if nodes:
         shares = [_number(node, where, "share") for node in nodes]
-        medians = [_number(node, where, "latency", "p50") for node in nodes]
         found["share-spread"] = 100 * (max(shares) - min(shares))
-        found["node-spread"] = max(medians) / min(medians) if min(medians) > 0 else math.nan
+        found["node-spread"] = _spread(nodes, where)
     return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _spread(nodes: Sequence[Mapping[str, Any]], where: str) -> float:
+    medians = [_number(node, where, "latency", "p50") for node in nodes]
+    return max(medians) / min(medians) if min(medians) > 0 else math.nan
+
+
+def _steady(data: Mapping[str, Any], where: str) -> dict[str, float]:
+    """The nodes' spread at the end of the load; nothing where a node has no answer then."""
+    nodes = data.get("steady_per_node") or ()
+    if not nodes or len(nodes) < len(_at(data, where, "summary", "per_node")):
+        return {}
+    spread = _spread(nodes, where)
+    return {"node-spread-steady": spread} if math.isfinite(spread) else {}
 
 
 def _silence(data: Mapping[str, Any]) -> dict[str, float]:

@@ -233,6 +233,20 @@ def test_a_result_that_belongs_to_another_request_is_no_answer() -> None:
     assert asyncio.run(run()) == ("TRANSPORT-OTHERS-ANSWER", OK)
 
 
+def test_the_last_third_of_a_load_is_told_by_node() -> None:
+    samples = Samples()
+    for at in range(90):
+        node = ("king", "queen")[at % 2]
+        # King is as fast as queen in the beginning and three times as slow from the last third on.
+        took_s = 0.3 if node == "king" and at >= 60 else 0.1
+        samples.add(at, 0, float(at), float(at), at + took_s, answered(node=node))
+    samples.add(90, 0, 89.0, 89.0, 99.0, answered("NPF-1301", "king"))
+    found = report.steady_per_node(samples, 0.0, 90.0)
+    assert [(node["node_id"], node["count"], node["latency"]["p50"]) for node in found] == [
+        ("king", 15, 300_000), ("queen", 15, 100_000),
+    ]  # fmt: skip
+
+
 def test_without_a_success_latency_is_missing_and_not_zero() -> None:
     samples = Samples()
     samples.add(0, 0, 0.0, 0.0, 1.0, answered("NPF-1201", ""))

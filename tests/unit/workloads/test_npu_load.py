@@ -67,6 +67,16 @@ def test_a_good_report_passes_every_rule_over_what_it_declares(tmp_path: Path) -
     assert samples.figures["errors"].value == 1
 
 
+def test_the_spread_at_the_end_of_the_load_is_missing_where_a_node_has_no_answer_then(tmp_path: Path) -> None:
+    late = [
+        {"node_id": name, "count": 20, "latency": latency(p50)} for name, p50 in (("king", 250.0), ("queen", 100.0))
+    ]
+    samples = NpuLoad().read(written(tmp_path, report(steady_per_node=late)))
+    assert samples.figures["node-spread-steady"].value == pytest.approx(2.5)
+    for given in ({}, {"steady_per_node": late[:1]}, {"steady_per_node": []}):
+        assert "node-spread-steady" not in NpuLoad().read(written(tmp_path, report(**given))).figures
+
+
 def test_a_node_without_an_answer_is_not_a_node_of_the_run(tmp_path: Path) -> None:
     samples = NpuLoad().read(written(tmp_path, report(nodes_expected=["king", "queen", "jack"])))
     (entry,) = [entry for entry in evidence_of(samples) if entry["gate"] == "answers"]
