@@ -42,6 +42,7 @@ class Served(Burn):
     """Declares all that a workload can."""
 
     concurrency_option = "concurrency_per_node"
+    traits = replace(Burn.traits, options=(*Burn.traits.options, "concurrency_per_node"))
     raw_files = ("burn.jsonl", "served.json")
 
     def argv(self, run: str, options: Mapping[str, object], durations: Durations) -> list[str]:
