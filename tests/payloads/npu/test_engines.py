@@ -60,7 +60,7 @@ def test_engines_agree_on_certificates(scheduler: str, node: str, tmp_path: Path
         cluster.start_node("king", {"transport": tls("king", node)})
         cluster.wait_for("king")
         answer = cluster.infer(3)
-        assert (answer.error_code, answer.node_id) == ("", "king")
+        assert (answer.error_code, answer.node_id) == ("", "king"), answer.error_message
         # A node's certificate is no operator's.
         order = pb.DrainNodeRequest(node_id="king", action=pb.DRAIN_ACTION_DRAIN)
         assert cluster.call("DrainNode", order).accepted

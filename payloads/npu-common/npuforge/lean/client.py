@@ -21,6 +21,9 @@ class _ClientConnection(Connection):
         super().__init__()
         self.next_id = 1
         self.leaving = False
+        # Nothing is sent before: how many calls the peer takes is not known, and gRPC's own server breaks off a TLS
+        # handshake whose last message has more than a few KiB of a call behind it.
+        self.ready = asyncio.get_running_loop().create_future()
         self._answers = {}
         # Calls that wait until the peer takes one more stream, in turn.
         self._waiting = collections.deque()
@@ -30,6 +33,10 @@ class _ClientConnection(Connection):
 
     def knows(self, stream_id):
         return stream_id < self.next_id
+
+    def settled(self):
+        if not self.ready.done():
+            self.ready.set_result(None)
 
     @property
     def has_room(self):
@@ -126,6 +133,7 @@ class _ClientConnection(Connection):
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
+        self.settled()
 
 
 class Channel:
@@ -231,18 +239,8 @@ class Channel:
         at, why = self._failed
         if time.monotonic() - at < PAUSE_S:
             raise status.CallError(grpc.StatusCode.UNAVAILABLE, why)
-        loop = asyncio.get_running_loop()
         try:
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(
-                    _ClientConnection,
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
-                    server_hostname=None if self._tls is None else self._name,
-                ),
-                CONNECT_S if self._tls is None else 3 * CONNECT_S,
-            )
+            connection = await asyncio.wait_for(self._connected(), CONNECT_S if self._tls is None else 3 * CONNECT_S)
         except (OSError, asyncio.TimeoutError, ValueError) as error:
             # ssl.SSLError and ssl.CertificateError are OSError and ValueError.
             why = f"cannot connect to {self._host}:{self._port}: {error or 'no answer'}"
@@ -252,6 +250,24 @@ class Channel:
             connection.transport.abort()
             raise status.CallError(grpc.StatusCode.CANCELLED, "the channel is closed")
         self._connection = connection
+        return connection
+
+    async def _connected(self):
+        """A connection whose peer has said what it takes. OSError."""
+        transport, connection = await asyncio.get_running_loop().create_connection(
+            _ClientConnection,
+            self._host,
+            self._port,
+            ssl=self._tls,
+            server_hostname=None if self._tls is None else self._name,
+        )
+        try:
+            await connection.ready
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+        if connection.closed is not None:
+            raise ConnectionError(connection.closed)
         return connection
 
     async def close(self):

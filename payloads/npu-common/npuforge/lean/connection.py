@@ -241,6 +241,7 @@ class Connection(asyncio.BufferedProtocol, abc.ABC):
             self._outflow.settings(frames.SETTING.iter_unpack(body))
             self.write(frame(frames.SETTINGS, frames.ACK, 0))
             self._outflow.pump()
+            self.settled()
 
     # Sending
 
@@ -304,6 +305,9 @@ class Connection(asyncio.BufferedProtocol, abc.ABC):
     def greeting(self):
         """What is sent before the first frame."""
         return b""
+
+    def settled(self):
+        """The peer has said what it takes."""
 
     @abc.abstractmethod
     def knows(self, stream_id):
