@@ -240,7 +240,8 @@ class Channel:
         if time.monotonic() - at < PAUSE_S:
             raise status.CallError(grpc.StatusCode.UNAVAILABLE, why)
         try:
-            connection = await asyncio.wait_for(self._connected(), CONNECT_S if self._tls is None else 3 * CONNECT_S)
+            # Who has taken the connection may be busy for a while before it says a word.
+            connection = await asyncio.wait_for(self._connected(), 3 * CONNECT_S)
         except (OSError, asyncio.TimeoutError, ValueError) as error:
             # ssl.SSLError and ssl.CertificateError are OSError and ValueError.
             why = f"cannot connect to {self._host}:{self._port}: {error or 'no answer'}"
@@ -254,13 +255,14 @@ class Channel:
 
     async def _connected(self):
         """A connection whose peer has said what it takes. OSError."""
-        transport, connection = await asyncio.get_running_loop().create_connection(
+        opening = asyncio.get_running_loop().create_connection(
             _ClientConnection,
             self._host,
             self._port,
             ssl=self._tls,
             server_hostname=None if self._tls is None else self._name,
         )
+        transport, connection = await asyncio.wait_for(opening, CONNECT_S if self._tls is None else 3 * CONNECT_S)
         try:
             await connection.ready
         except asyncio.CancelledError:
