@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PAYLOADS = Path(__file__).resolve().parents[3] / "payloads"
-sys.path[:0] = [str(PAYLOADS / name) for name in ("npu-common", "npu-node", "npu-scheduler")]
+sys.path[:0] = [str(PAYLOADS / name) for name in ("npu-common", "npu-node", "npu-scheduler", "npu-load", "npu-run")]
 
 from .cluster import Cluster  # noqa: E402
 
