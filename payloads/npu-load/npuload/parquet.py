@@ -10,7 +10,7 @@ import sys
 import zlib
 
 from npuforge.wire import encode_varint
-from npuload.thrift import i32, i64, listed, struct, text
+from npuload.thrift import BINARY, I32, STRUCT, i32, i64, listed, struct, text
 
 MAGIC = b"PAR1"
 CREATED_BY = "boardbench npu-load"
@@ -52,17 +52,16 @@ def write(file, about, columns, row_group=ROW_GROUP):
                 file.write(part)
                 at += len(part)
             chunks.append(chunk)
-        groups.append(struct({1: listed(chunks), 2: i64(at - first), 3: i64(count)}))
+        groups.append(struct({1: listed(STRUCT, chunks), 2: i64(at - first), 3: i64(count)}))
     schema = [struct({4: text("requests"), 5: i32(len(columns))}), *map(_described, columns)]
     pairs = [struct({1: text(key), 2: text(value)}) for key, value in sorted(about.items())]
     foot = struct(
         {
             1: i32(1),
-            2: listed(schema),
+            2: listed(STRUCT, schema),
             3: i64(rows),
-            # A list without an element has a kind too, which `listed` would take from the first one.
-            4: listed(groups) if groups else (9, b"\x0c"),
-            5: listed(pairs) if pairs else None,
+            4: listed(STRUCT, groups),
+            5: listed(STRUCT, pairs),
             6: text(CREATED_BY),
         }
     )[1]
@@ -106,8 +105,8 @@ def _chunk(column, values, at):
     found = struct(
         {
             1: i32(_kind(column)),
-            2: listed([i32(encoding) for encoding in encodings]),
-            3: listed([text(column.name)]),
+            2: listed(I32, [i32(encoding) for encoding in encodings]),
+            3: listed(BINARY, [text(column.name)]),
             4: i32(GZIP),
             5: i64(len(values)),
             6: i64(sizes[0]),

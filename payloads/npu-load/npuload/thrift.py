@@ -40,12 +40,8 @@ def struct(fields):
     return STRUCT, bytes(out)
 
 
-def listed(values):
-    """Values of one kind, one at least."""
-    kind = values[0][0]
-    head = (
-        bytes([len(values) << 4 | kind])
-        if len(values) < _LONG
-        else bytes([_LONG << 4 | kind]) + encode_varint(len(values))
-    )
+def listed(kind, values):
+    """Values, all of this kind."""
+    count = len(values)
+    head = bytes([count << 4 | kind]) if count < _LONG else bytes([_LONG << 4 | kind]) + encode_varint(count)
     return LIST, head + b"".join(data for _, data in values)
